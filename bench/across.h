@@ -17,29 +17,29 @@ typedef enum outer { DATA_OUT, PIPELINE_OUT } outer;
 typedef struct workload {
     const char *name, *model, *training, *framework, *gpu;
     uint32_t layers, tensor, context, expert, pipeline, data, chunks;
-    uint32_t micro, microbatches; /* per replica */
-    uint32_t doubled;             /* leading chunks with two layers */
+    uint32_t microbatch_size, microbatches; /* per replica */
+    uint32_t two_layer_chunks;             /* leading chunks with two layers */
 } workload;
 
 /* Topology of buildings and zones (table 3). */
 typedef struct topology {
     const char *name;
     uint32_t buildings, zones;   /* zones per building; 1: no zones */
-    double inside;               /* oversubscription 1:inside between zones */
+    double zone_oversubscription;               /* oversubscription 1:inside between zones */
     uint32_t pipeline, replicas; /* layout of the job that fills the topology */
 } topology;
 
 /* Parameters that a figure varies: network between buildings and layout. */
 typedef struct crossing {
     outer outermost;
-    double over; /* oversubscription 1:over between buildings */
+    double oversubscription; /* oversubscription 1:over between buildings */
     double latency_us;
-    double far_us;    /* latency to the last building; 0: latency_us */
-    const char *ends; /* extra link keys, e.g. "loss: 0.1"; NULL: none */
+    double last_building_us;    /* latency to the last building; 0: latency_us */
+    const char *link_keys; /* extra link keys, e.g. "loss: 0.1"; NULL: none */
     const char *sharding; /* NULL: full sharding */
     bool flat_rings; /* ring over all GPUs, each step as long as its slowest hop
                       * (section 3.2); else the library's default */
-    bool open;       /* no layout: the planner chooses it */
+    bool planner_layout;       /* no layout: the planner chooses it */
     const char *layout; /* replaces the whole layout; NULL: the workload's */
 } crossing;
 
@@ -61,7 +61,7 @@ const topology *across_topology(const char *name);
 
 /* Returns the job as text; free with free(). `on` may be NULL: two buildings.
  */
-char *across_job(const workload *w, const topology *on, const crossing *c);
+char *across_job_text(const workload *w, const topology *on, const crossing *c);
 
 /* --- iteration times ---------------------------------------------------- */
 
@@ -76,10 +76,10 @@ double across_best_seconds(const workload *w, const topology *on,
 
 /* Callback that receives one value for a row of
  * bench/data/scaleacross/findings.csv. */
-typedef void (*across_add)(void *to, const char *key, double value);
+typedef void (*across_add_value)(void *to, const char *key, double value);
 /* Computes the figures whose layouts the paper states. */
-void across_figures(across_add add, void *to);
+void across_figures(across_add_value add, void *to);
 /* Computes the figures whose layouts come from a search. */
-void across_searches(across_add add, void *to);
+void across_searches(across_add_value add, void *to);
 
 #endif

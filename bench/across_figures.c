@@ -11,16 +11,16 @@
 
 /* Default oversubscription and latency. Section 2.1: "in the range of ~1:3 to
  * 1:8", at the lower end. */
-static const double usual = 3;
-static const double usual_us = 50;
+static const double default_oversubscription = 3;
+static const double default_latency_us = 50;
 
 /* Output callback and its context. */
-typedef struct adder {
-    across_add add;
+typedef struct value_sink {
+    across_add_value add;
     void *to;
-} adder;
+} value_sink;
 
-static void add(const adder *a, double value, const char *figure,
+static void add(const value_sink *a, double value, const char *figure,
                 const char *what, double at)
 {
     char key[64];
@@ -36,18 +36,18 @@ static double seconds(const workload *w, const topology *on, outer outermost,
                       double over, double latency_us)
 {
     crossing c = {
-        .outermost = outermost, .over = over, .latency_us = latency_us};
+        .outermost = outermost, .oversubscription = over, .latency_us = latency_us};
 
     return across_seconds(w, on, &c, "dorapp");
 }
 
 /* Returns the slowdown from 1000 us latency when rings span all GPUs. */
-static double flat_growth(const workload *w, const topology *on,
+static double flat_ring_growth(const workload *w, const topology *on,
                           outer outermost)
 {
     crossing c = {.outermost = outermost,
-                  .over = usual,
-                  .latency_us = usual_us,
+                  .oversubscription = default_oversubscription,
+                  .latency_us = default_latency_us,
                   .flat_rings = true};
     double near = across_seconds(w, on, &c, "dorapp");
 
@@ -57,7 +57,7 @@ static double flat_growth(const workload *w, const topology *on,
 
 /* Returns the iteration time with pipeline outermost divided by the time with
  * data outermost. */
-static double pipeline_by_data(const workload *w, const topology *on,
+static double pipeline_to_data_ratio(const workload *w, const topology *on,
                                double over, double latency_us)
 {
     return seconds(w, on, PIPELINE_OUT, over, latency_us) /
@@ -66,48 +66,48 @@ static double pipeline_by_data(const workload *w, const topology *on,
 
 /* ---- testbeds: figures 4, 5, 7, 8, 15, 16 ---- */
 
-static void add_dense(const adder *a)
+static void add_dense(const value_sink *a)
 {
     static const double overs[] = {1, 4, 8, 16};
     static const uint32_t batches[] = {2, 11, 22};
     workload w = across_dense_17b(44);
 
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
-        add(a, pipeline_by_data(&w, NULL, overs[i], usual_us), "4",
+        add(a, pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us), "4",
             "1:", overs[i]);
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         w = across_dense_17b(batches[i]);
-        add(a, pipeline_by_data(&w, NULL, 16, usual_us), "5", "microbatches",
+        add(a, pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "5", "microbatches",
             batches[i]);
     }
 }
 
 /* Adds table 2's mixture-of-experts rows. */
-static void add_experts(const adder *a)
+static void add_experts(const value_sink *a)
 {
     static const double overs[] = {4.0 / 3, 8, 16};
     workload w = across_moe_40b(128, 4), few = across_moe_40b(16, 4);
-    double many = 1 / pipeline_by_data(&w, NULL, 16, usual_us);
+    double many = 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us);
 
-    add(a, many * pipeline_by_data(&few, NULL, 16, usual_us), "7",
+    add(a, many * pipeline_to_data_ratio(&few, NULL, 16, default_latency_us), "7",
         "128 by 16 experts", 0);
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
-        add(a, 1 / pipeline_by_data(&w, NULL, overs[i], usual_us), "8",
+        add(a, 1 / pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us), "8",
             "1:", round(overs[i]));
     w = across_moe_40b_narrow(128, 4);
-    add(a, 1 / pipeline_by_data(&w, NULL, 16, usual_us), "8", "16 bits 1:", 16);
+    add(a, 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "8", "16 bits 1:", 16);
 }
 
-static void add_sharding(const adder *a)
+static void add_sharding(const value_sink *a)
 {
     static const double overs[] = {1, 16};
     static const char *const kinds[] = {"hybrid-leaders", "hybrid"};
     workload w = across_dense_17b(44), halved = w;
 
-    halved.micro /= 2; /* "smaller micro-batch size" */
+    halved.microbatch_size /= 2; /* "smaller micro-batch size" */
     halved.microbatches *= 2;
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
-        crossing c = {.over = overs[i], .latency_us = usual_us};
+        crossing c = {.oversubscription = overs[i], .latency_us = default_latency_us};
         double full = across_seconds(&w, NULL, &c, "dorapp");
 
         for (int k = 0; k < 2; k++) {
@@ -118,15 +118,15 @@ static void add_sharding(const adder *a)
     }
 }
 
-static void add_schedules(const adder *a)
+static void add_schedules(const value_sink *a)
 {
     static const double overs[] = {1, 8, 16};
     workload w = across_dense_17b(44);
 
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
         crossing c = {.outermost = PIPELINE_OUT,
-                      .over = overs[i],
-                      .latency_us = usual_us};
+                      .oversubscription = overs[i],
+                      .latency_us = default_latency_us};
 
         add(a,
             across_seconds(&w, NULL, &c, "interleaved-zbv") /
@@ -139,7 +139,7 @@ static void add_schedules(const adder *a)
 
 /* Iteration-time growth from fourfold oversubscription and from 1000 us
  * latency. */
-typedef struct growth {
+typedef struct expansion {
     double over[2], latency[2]; /* indexed by `outer` */
 } growth;
 
@@ -149,15 +149,15 @@ static growth growth_of(const workload *w, const topology *on)
     growth g;
 
     for (int out = 0; out < 2; out++) {
-        double base = seconds(w, on, (outer)out, usual, usual_us);
+        double base = seconds(w, on, (outer)out, default_oversubscription, default_latency_us);
 
-        g.over[out] = seconds(w, on, (outer)out, 4 * usual, usual_us) / base;
-        g.latency[out] = seconds(w, on, (outer)out, usual, 1000) / base;
+        g.over[out] = seconds(w, on, (outer)out, 4 * default_oversubscription, default_latency_us) / base;
+        g.latency[out] = seconds(w, on, (outer)out, default_oversubscription, 1000) / base;
     }
     return g;
 }
 
-static void add_8k(const adder *a, const char *figure, uint32_t pipeline)
+static void add_8k(const value_sink *a, const char *figure, uint32_t pipeline)
 {
     workload dense = across_8k(0, pipeline), many = across_8k(128, pipeline);
     growth d = growth_of(&dense, NULL), m = growth_of(&many, NULL);
@@ -177,19 +177,19 @@ static void add_8k(const adder *a, const char *figure, uint32_t pipeline)
     add(a, m.latency[DATA_OUT] / m.latency[PIPELINE_OUT], figure,
         "latency 128 experts DP by PP", 0);
     add(a,
-        flat_growth(&dense, NULL, DATA_OUT) /
-            flat_growth(&dense, NULL, PIPELINE_OUT),
+        flat_ring_growth(&dense, NULL, DATA_OUT) /
+            flat_ring_growth(&dense, NULL, PIPELINE_OUT),
         figure, "latency flat dense DP by PP", 0);
     add(a,
-        flat_growth(&many, NULL, DATA_OUT) /
-            flat_growth(&many, NULL, PIPELINE_OUT),
+        flat_ring_growth(&many, NULL, DATA_OUT) /
+            flat_ring_growth(&many, NULL, PIPELINE_OUT),
         figure, "latency flat 128 experts DP by PP", 0);
     add(a, 2.0 * dense.chunks, figure, "collectives", 0);
 }
 
 /* ---- 100,000 GPUs: figures 6, 11 to 14, 18 to 21 ---- */
 
-static void add_100k(const adder *a)
+static void add_100k(const value_sink *a)
 {
     static const char *const compared[][3] = {
         /* topology, reference topology, figure */
@@ -204,12 +204,12 @@ static void add_100k(const adder *a)
     growth g = growth_of(&w, on);
 
     for (double times = 1; times <= 4; times *= 2)
-        add(a, pipeline_by_data(&w, on, times * usual, usual_us), "6", "times",
+        add(a, pipeline_to_data_ratio(&w, on, times * default_oversubscription, default_latency_us), "6", "times",
             times);
     add(a, g.over[PIPELINE_OUT] / g.over[DATA_OUT], "11", "A1 growth PP by DP",
         0);
     add(a, g.latency[DATA_OUT], "12", "A1 DP 1000 us", 0);
-    add(a, flat_growth(&w, on, DATA_OUT), "12", "A1 DP flat 1000 us", 0);
+    add(a, flat_ring_growth(&w, on, DATA_OUT), "12", "A1 DP flat 1000 us", 0);
     add(a, g.latency[PIPELINE_OUT], "12", "A1 PP 1000 us", 0);
     for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
         const topology *one = across_topology(compared[i][0]);
@@ -228,16 +228,16 @@ static void add_100k(const adder *a)
     }
 }
 
-static void add_loss(const adder *a)
+static void add_loss(const value_sink *a)
 {
     const topology *on = across_topology("A1");
     workload w = across_100k(on);
 
     for (int out = 0; out < 2; out++) {
         crossing c = {.outermost = (outer)out,
-                      .over = usual,
-                      .latency_us = usual_us,
-                      .ends = "loss: 2.0e-4, recovery: go-back-n"};
+                      .oversubscription = default_oversubscription,
+                      .latency_us = default_latency_us,
+                      .link_keys = "loss: 2.0e-4, recovery: go-back-n"};
         double near = across_seconds(&w, on, &c, "dorapp");
 
         c.latency_us = 1000;
@@ -248,18 +248,18 @@ static void add_loss(const adder *a)
 
 /* Compares chunks of one layer with a partition of one chunk less per device (a
  * sixth fewer), where one chunk per device has two layers. */
-static void add_uneven(const adder *a)
+static void add_uneven(const value_sink *a)
 {
     const topology *on = across_topology("A1");
     workload even = across_100k(on), uneven = even;
 
     uneven.chunks--;
-    uneven.doubled = uneven.pipeline;
+    uneven.two_layer_chunks = uneven.pipeline;
     for (int far = 0; far < 2; far++) {
         crossing c = {.outermost = PIPELINE_OUT,
-                      .over = usual,
-                      .latency_us = usual_us,
-                      .far_us = far ? 2000 : 0};
+                      .oversubscription = default_oversubscription,
+                      .latency_us = default_latency_us,
+                      .last_building_us = far ? 2000 : 0};
 
         add(a,
             across_seconds(&even, on, &c, "dorapp") /
@@ -268,21 +268,21 @@ static void add_uneven(const adder *a)
     }
 }
 
-static double with_ends(const char *ends, double over, double latency_us)
+static double seconds_with_link_keys(const char *ends, double over, double latency_us)
 {
     const topology *on = across_topology("A1");
     workload w = across_100k(on);
     crossing c = {.outermost = DATA_OUT,
-                  .over = over,
+                  .oversubscription = over,
                   .latency_us = latency_us,
-                  .ends = ends};
+                  .link_keys = ends};
 
     return across_seconds(&w, on, &c, "dorapp");
 }
 
 /* Returns the iteration time where links of a building have one path per 400
  * Gb/s (packet spraying). */
-static void add_spraying(const adder *a)
+static void add_spraying(const value_sink *a)
 {
     static const char *const ecmp[] = {
         "load_balancing: ecmp, queue_pairs: 1, paths: 25600",
@@ -293,26 +293,26 @@ static void add_spraying(const adder *a)
 
     for (int far = 0; far < 2; far++)
         for (int four = 0; four < 2; four++) {
-            double us = far ? 1000 : usual_us;
+            double us = far ? 1000 : default_latency_us;
 
             add(a,
-                with_ends(spray[four], usual, us) /
-                    with_ends(ecmp[four], usual, us),
+                seconds_with_link_keys(spray[four], default_oversubscription, us) /
+                    seconds_with_link_keys(ecmp[four], default_oversubscription, us),
                 "20", four ? "4 pairs us" : "1 pair us", us);
         }
 }
 
-static void add_congestion(const adder *a)
+static void add_congestion(const value_sink *a)
 {
     static const double at[] = {50, 100, 1000};
 
     for (int eight = 0; eight < 2; eight++)
         for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-            double over = (eight ? 8 : 4) * usual;
+            double over = (eight ? 8 : 4) * default_oversubscription;
 
             add(a,
-                with_ends("congestion_control: on", over, at[i]) /
-                    with_ends("congestion_control: off", over, at[i]),
+                seconds_with_link_keys("congestion_control: on", over, at[i]) /
+                    seconds_with_link_keys("congestion_control: off", over, at[i]),
                 "21", eight ? "8x us" : "4x us", at[i]);
         }
 }
@@ -329,7 +329,7 @@ static double collective_ns(bool all_reduce, double bytes, double km)
                       : lh_message_ns(LH_RECOVERY_ANY, bytes, &flow);
 }
 
-static void add_collectives(const adder *a)
+static void add_collectives(const value_sink *a)
 {
     for (int kind = 0; kind < 2; kind++) {
         double at[3];
@@ -343,9 +343,9 @@ static void add_collectives(const adder *a)
         "all-reduce by send", 0);
 }
 
-void across_figures(across_add how, void *to)
+void across_figures(across_add_value how, void *to)
 {
-    const adder a = {how, to};
+    const value_sink a = {how, to};
 
     add_dense(&a);
     add_experts(&a);

@@ -34,11 +34,11 @@ workload across_dense_17b(uint32_t microbatches)
         .pipeline = 2,
         .data = 4,
         .chunks = 24,
-        .micro = 4,
+        .microbatch_size = 4,
         .microbatches = microbatches};
 }
 
-static const char *mixture_of(uint32_t experts)
+static const char *mixture_preset(uint32_t experts)
 {
     switch (experts) {
     case 16:
@@ -56,7 +56,7 @@ static const char *mixture_of(uint32_t experts)
 workload across_moe_40b(uint32_t experts, uint32_t microbatches)
 {
     return (workload){.name = "moe-40b",
-                      .model = mixture_of(experts),
+                      .model = mixture_preset(experts),
                       .training = "sequence: 8192, zero: 1, rings: pipelined",
                       .framework = "overlap: {tensor: 1, expert: 1}",
                       .gpu = "{preset: h100-sxm, efficiency: 0.25}",
@@ -67,7 +67,7 @@ workload across_moe_40b(uint32_t experts, uint32_t microbatches)
                       .pipeline = 2,
                       .data = 16,
                       .chunks = 12,
-                      .micro = 1,
+                      .microbatch_size = 1,
                       .microbatches = microbatches};
 }
 
@@ -111,7 +111,7 @@ workload across_8k(uint32_t experts, uint32_t pipeline)
                       .pipeline = pipeline,
                       .data = 2048 / pipeline,
                       .chunks = pipeline == 2 ? 31 : 64 / pipeline,
-                      .micro = 1,
+                      .microbatch_size = 1,
                       .microbatches = 2 * pipeline};
 }
 
@@ -135,7 +135,7 @@ workload across_100k(const topology *on)
                       .pipeline = on->pipeline,
                       .data = on->replicas,
                       .chunks = 120 / on->pipeline,
-                      .micro = 1,
+                      .microbatch_size = 1,
                       .microbatches = on->pipeline};
 }
 
@@ -162,22 +162,22 @@ const topology *across_topology(const char *name)
 
 static const topology two_buildings = {"two", 2, 1, 1, 0, 0};
 
-static uint32_t gpus_of(const workload *w)
+static uint32_t count_gpus(const workload *w)
 {
     return w->tensor * w->context * w->pipeline * w->data;
 }
 
 /* ---- job text ---- */
 
-static void say_buildings(FILE *to, const workload *w, const topology *on)
+static void print_buildings(FILE *to, const workload *w, const topology *on)
 {
-    uint32_t nodes = gpus_of(w) / on->buildings / 8;
+    uint32_t nodes = count_gpus(w) / on->buildings / 8;
 
     if (on->zones > 1)
         fprintf(to,
                 "  zone_link: {gbps: 400, latency_us: 25, oversubscription: "
                 "%g}\n",
-                on->inside);
+                on->zone_oversubscription);
     fputs("  datacenters:\n", to);
     for (uint32_t b = 0; b < on->buildings; b++) {
         fprintf(to, "    - {name: b%" PRIu32, b);
@@ -192,28 +192,28 @@ static void say_buildings(FILE *to, const workload *w, const topology *on)
     }
 }
 
-static void say_links(FILE *to, const workload *w, const topology *on,
+static void print_links(FILE *to, const workload *w, const topology *on,
                       const crossing *c)
 {
-    double gbps = 400.0 * gpus_of(w) / on->buildings;
+    double gbps = 400.0 * count_gpus(w) / on->buildings;
 
     fputs("  links:\n", to);
     for (uint32_t a = 0; a < on->buildings; a++)
         for (uint32_t b = a + 1; b < on->buildings; b++) {
-            bool far = c->far_us > 0 && b + 1 == on->buildings;
+            bool far = c->last_building_us > 0 && b + 1 == on->buildings;
 
             fprintf(to,
                     "    - {between: [b%" PRIu32 ", b%" PRIu32
                     "], latency_ms: %.9g, gbps: %.9g, oversubscription: %.9g",
-                    a, b, (far ? c->far_us : c->latency_us) / 1e3, gbps,
-                    c->over);
-            fprintf(to, "%s%s}\n", c->ends ? ", " : "", c->ends ? c->ends : "");
+                    a, b, (far ? c->last_building_us : c->latency_us) / 1e3, gbps,
+                    c->oversubscription);
+            fprintf(to, "%s%s}\n", c->link_keys ? ", " : "", c->link_keys ? c->link_keys : "");
         }
 }
 
 /* Prints the sites: replicas within buildings, each with its pipeline across
  * the zones; or pipelines across buildings, with replicas inside the zones. */
-static void say_sites(FILE *to, const workload *w, const topology *on,
+static void print_sites(FILE *to, const workload *w, const topology *on,
                       outer outermost)
 {
     bool data = outermost == DATA_OUT;
@@ -236,26 +236,26 @@ static void say_sites(FILE *to, const workload *w, const topology *on,
 
 /* Prints the layers per chunk. With more chunks than layers the end chunks are
  * empty; with fewer, the first ones have two layers. */
-static void say_layers(FILE *to, const workload *w)
+static void print_layers(FILE *to, const workload *w)
 {
     uint32_t n = w->pipeline * w->chunks;
     uint32_t none = n > w->layers ? n - w->layers : 0;
 
-    if (!none && !w->doubled)
+    if (!none && !w->two_layer_chunks)
         return;
     fputs("  layers: [", to);
     for (uint32_t i = 0; i < n; i++) {
         bool empty = (i == 0 && none > 0) || (i + 1 == n && none > 1);
 
-        fprintf(to, "%s%d", i ? ", " : "", empty ? 0 : i < w->doubled ? 2 : 1);
+        fprintf(to, "%s%d", i ? ", " : "", empty ? 0 : i < w->two_layer_chunks ? 2 : 1);
     }
     fputs("]\n", to);
 }
 
-static void say_layout(FILE *to, const workload *w, const topology *on,
+static void print_layout(FILE *to, const workload *w, const topology *on,
                        const crossing *c)
 {
-    if (c->layout || c->open) {
+    if (c->layout || c->planner_layout) {
         if (c->layout)
             fprintf(to, "layout: {%s}\n", c->layout);
         return;
@@ -265,37 +265,37 @@ static void say_layout(FILE *to, const workload *w, const topology *on,
             "\n  pipeline: %" PRIu32 "\n  data: %" PRIu32
             "\n  micro_batch: %" PRIu32 "\n  chunks_per_device: %" PRIu32
             "\n  sharding: %s\n",
-            w->tensor, w->context, w->pipeline, w->data, w->micro, w->chunks,
+            w->tensor, w->context, w->pipeline, w->data, w->microbatch_size, w->chunks,
             c->sharding ? c->sharding : "full");
     if (w->expert > 1)
         fprintf(to, "  expert: %" PRIu32 "\n", w->expert);
-    say_layers(to, w);
+    print_layers(to, w);
     if (on->zones > 1)
-        say_sites(to, w, on, c->outermost);
+        print_sites(to, w, on, c->outermost);
     else
         fprintf(to, "  outermost: %s\n",
                 c->outermost == DATA_OUT ? "data" : "pipeline");
 }
 
-static void stop(const char *what, const char *why)
+static void fail(const char *what, const char *why)
 {
     fprintf(stderr, "validate-scaleacross: %s: %s\n", what, why);
     exit(1);
 }
 
-char *across_job(const workload *w, const topology *on, const crossing *c)
+char *across_job_text(const workload *w, const topology *on, const crossing *c)
 {
     char *text = NULL;
     size_t len;
     FILE *to = open_memstream(&text, &len);
 
     if (!to)
-        stop(w->name, "no memory");
+        fail(w->name, "no memory");
     on = on ? on : &two_buildings;
     fprintf(to,
             "longhaul: job/1\nmodel: %s\n"
             "training: {global_batch: %" PRIu32 ", %s}\n",
-            w->model, w->microbatches * w->micro * w->data, w->training);
+            w->model, w->microbatches * w->microbatch_size * w->data, w->training);
     if (w->framework)
         fprintf(to, "framework: {%s}\n", w->framework);
     fprintf(to,
@@ -303,11 +303,11 @@ char *across_job(const workload *w, const topology *on, const crossing *c)
             "  node_link: {gbps: 3600, latency_us: 3}\n"
             "  fabric: {gbps: 400, latency_us: 10}\n",
             w->gpu);
-    say_buildings(to, w, on);
-    say_links(to, w, on, c);
-    say_layout(to, w, on, c);
+    print_buildings(to, w, on);
+    print_links(to, w, on, c);
+    print_layout(to, w, on, c);
     if (fclose(to) != 0)
-        stop(w->name, "no memory");
+        fail(w->name, "no memory");
     return text;
 }
 
@@ -316,12 +316,12 @@ char *across_job(const workload *w, const topology *on, const crossing *c)
 static lh_job *read_job(const workload *w, const topology *on,
                         const crossing *c)
 {
-    char *text = across_job(w, on, c);
+    char *text = across_job_text(w, on, c);
     lh_job *job = NULL;
     lh_error err;
 
     if (lh_job_parse(text, strlen(text), w->name, NULL, &job, &err) != LH_OK)
-        stop(w->name, err.text);
+        fail(w->name, err.text);
     free(text);
     return job;
 }
@@ -329,7 +329,7 @@ static lh_job *read_job(const workload *w, const topology *on,
 /* Rebuilds a pipeline with changed chunks and without memory limits. Frees the
  * old pipeline. */
 static lh_pipeline *
-rebuild(lh_pipeline *old,
+rebuild_with_chunks(lh_pipeline *old,
         void (*change)(lh_chunk *all, const lh_pipeline_desc *d, double by),
         double by)
 {
@@ -339,16 +339,16 @@ rebuild(lh_pipeline *old,
     lh_error err;
 
     if (lh_pipeline_describe(old, &d, &err) != LH_OK)
-        stop("pipeline", err.text);
+        fail("pipeline", err.text);
     chunks = malloc(d.n_chunks * sizeof *chunks);
     if (!chunks)
-        stop("pipeline", "no memory");
+        fail("pipeline", "no memory");
     memcpy(chunks, d.chunks, d.n_chunks * sizeof *chunks);
     change(chunks, &d, by);
     d.chunks = chunks;
     d.memory_limits = NULL;
     if (lh_pipeline_make(&d, &made, &err) != LH_OK)
-        stop("pipeline", err.text);
+        fail("pipeline", err.text);
     free(chunks);
     lh_pipeline_free(old);
     return made;
@@ -358,7 +358,7 @@ rebuild(lh_pipeline *old,
  * devices more than once, and its finer split takes 4 % longer; the paper gives
  * neither the durations nor a memory limit. Both pipeline ranks are equal, so
  * chunk durations are unchanged. */
-static void fold_chunks(lh_chunk *all, const lh_pipeline_desc *d, double split)
+static void arrange_zbv_chunks(lh_chunk *all, const lh_pipeline_desc *d, double split)
 {
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         all[i].d_ns = (int64_t)((double)all[i].d_ns * split);
@@ -370,7 +370,7 @@ static void fold_chunks(lh_chunk *all, const lh_pipeline_desc *d, double split)
 
 /* Adds ring latency to the collectives: they run one after the other, each with
  * the same total wait. */
-static void flatten_rings(lh_chunk *all, const lh_pipeline_desc *d, double ns)
+static void add_ring_latency(lh_chunk *all, const lh_pipeline_desc *d, double ns)
 {
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         all[i].all_gather_ns += (int64_t)ns;
@@ -380,7 +380,7 @@ static void flatten_rings(lh_chunk *all, const lh_pipeline_desc *d, double ns)
 }
 
 /* Returns the makespan in ns; exits with a message on error. */
-static int64_t makespan_of(const char *name, const lh_pipeline *p,
+static int64_t compute_makespan(const char *name, const lh_pipeline *p,
                            const char *method)
 {
     lh_method_options how = {.size = sizeof how};
@@ -391,7 +391,7 @@ static int64_t makespan_of(const char *name, const lh_pipeline *p,
 
     if (lh_method_run(method, p, &how, &s, NULL, &err) != LH_OK ||
         lh_simulate(p, s, NULL, &t, &err) != LH_OK)
-        stop(name, err.text);
+        fail(name, err.text);
     ns = lh_timeline_makespan(t);
     lh_timeline_free(t);
     lh_schedule_free(s);
@@ -410,14 +410,14 @@ double across_seconds(const workload *w, const topology *on, const crossing *c,
     layout.expert = w->expert;
     if (lh_plan_pipeline(job, &layout, LH_PLACEMENT_LOOP, LH_RECOMPUTE_NONE, &p,
                          &after, &err) != LH_OK)
-        stop(w->name, err.text);
+        fail(w->name, err.text);
     if (strcmp(method, "interleaved-zbv") == 0)
-        p = rebuild(p, fold_chunks, 1.04);
+        p = rebuild_with_chunks(p, arrange_zbv_chunks, 1.04);
     if (c->flat_rings)
-        p = rebuild(p, flatten_rings,
+        p = rebuild_with_chunks(p, add_ring_latency,
                     (w->data * w->context - 1.0) * 1e3 *
                         (c->outermost == DATA_OUT ? c->latency_us : 10));
-    ns = makespan_of(w->name, p, method) + after;
+    ns = compute_makespan(w->name, p, method) + after;
     lh_pipeline_free(p);
     lh_job_free(job);
     return (double)ns / 1e9;
@@ -433,11 +433,11 @@ double across_best_seconds(const workload *w, const topology *on,
     lh_error err;
     double seconds;
 
-    open.open = true;
+    open.planner_layout = true;
     open.layout = layout;
     job = read_job(w, on, &open);
     if (lh_plan_make(job, &options, &plan, &err) != LH_OK)
-        stop(w->name, err.text);
+        fail(w->name, err.text);
     seconds = (double)plan->best.iteration_ns / 1e9;
     lh_plan_free(plan);
     lh_job_free(job);

@@ -12,11 +12,11 @@
 static const char sailor[] =
     "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b";
 /* On 100,000 GPUs it also lacks context parallelism. */
-static const char sailor_long[] =
+static const char sailor_100k[] =
     "outermost: pipeline, chunks_per_device: 1, schedule: 1f1b, context: 1";
 
 /* Iteration times of the three planners. */
-typedef struct found {
+typedef struct existing_lock {
     double production, best, sailor; /* seconds */
 } found;
 
@@ -24,14 +24,14 @@ static found find(const workload *w, const topology *on, double over,
                   double latency_us, const char *others)
 {
     crossing c = {
-        .outermost = DATA_OUT, .over = over, .latency_us = latency_us};
+        .outermost = DATA_OUT, .oversubscription = over, .latency_us = latency_us};
 
     return (found){.production = across_seconds(w, on, &c, "dorapp"),
                    .best = across_best_seconds(w, on, &c, NULL),
                    .sailor = across_best_seconds(w, on, &c, others)};
 }
 
-static void add(across_add how, void *to, const char *figure, const char *what,
+static void add(across_add_value how, void *to, const char *figure, const char *what,
                 double at, double value)
 {
     char key[64];
@@ -41,7 +41,7 @@ static void add(across_add how, void *to, const char *figure, const char *what,
 }
 
 /* Adds the rows for 64 GPUs per building. */
-static void add_testbed(across_add how, void *to, const char *figure,
+static void add_testbed(across_add_value how, void *to, const char *figure,
                         const workload *w, double least)
 {
     for (int far = 0; far < 2; far++) {
@@ -59,10 +59,10 @@ static void add_testbed(across_add how, void *to, const char *figure,
 
 /* Adds figure 5 with the best plan under either placement, each with its own
  * degrees, chunks and schedule. */
-static void add_batches(across_add how, void *to)
+static void add_batches(across_add_value how, void *to)
 {
     static const uint32_t batches[] = {2, 11, 44};
-    const crossing c = {.over = 16, .latency_us = 50};
+    const crossing c = {.oversubscription = 16, .latency_us = 50};
 
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         const workload w = across_dense_17b(batches[i]);
@@ -73,7 +73,7 @@ static void add_batches(across_add how, void *to)
     }
 }
 
-static void add_100k(across_add how, void *to)
+static void add_100k(across_add_value how, void *to)
 {
     topology whole = *across_topology("A1");
     workload w = across_100k(&whole);
@@ -81,14 +81,14 @@ static void add_100k(across_add how, void *to)
     whole.zones = 1; /* links between zones play no role here */
     for (int far = 0; far < 2; far++) {
         double us = far ? 1000 : 50;
-        found f = find(&w, &whole, 3, us, sailor_long);
+        found f = find(&w, &whole, 3, us, sailor_100k);
 
         add(how, to, "25", "production by best us", us, f.production / f.best);
         add(how, to, "26", "sailor by best us", us, f.sailor / f.best);
     }
 }
 
-void across_searches(across_add how, void *to)
+void across_searches(across_add_value how, void *to)
 {
     const workload experts = across_moe_40b(128, 4);
     const workload dense = across_dense_17b(11);

@@ -33,7 +33,7 @@ enum { ADAPTRA_MOST_STAGES = 8 };
 
 /* Builds the pipeline with the delay on each link of a set: bit i is the link
  * between stages i and i + 1. */
-paper_pipe adaptra_pipe(const adaptra_setting *s, unsigned links,
+paper_pipeline adaptra_pipe(const adaptra_setting *s, unsigned links,
                         double delay_ms, double delays[ADAPTRA_MOST_STAGES]);
 /* Simulates a system and returns its makespan and bubbles. */
 paper_result adaptra_result(const adaptra_setting *s, unsigned links,
@@ -43,20 +43,20 @@ double adaptra_ms(const adaptra_setting *s, unsigned links, double delay_ms,
                   adaptra_system system);
 
 /* Page parts; the number is the paper's figure. */
-void adaptra_causes(FILE *to, const page_how *how);    /* figure 1 */
-void adaptra_orders(FILE *to, const page_how *how);    /* figures 4 and 5 */
-void adaptra_slackness(FILE *to, const page_how *how); /* figure 8 */
-void adaptra_example(FILE *to, const page_how *how);   /* figure 14 */
-void adaptra_growth(FILE *to, const page_how *how);    /* figure 15 */
-void adaptra_single(FILE *to, const page_how *how);    /* figure 16 */
-void adaptra_several(FILE *to, const page_how *how);   /* figure 17 */
-void adaptra_places(FILE *to, const page_how *how);    /* figures 3 and 18 */
-void adaptra_optima(FILE *to, const page_how *how);    /* figure 19 */
+void adaptra_causes(FILE *to, const page_options *how);    /* figure 1 */
+void adaptra_orders(FILE *to, const page_options *how);    /* figures 4 and 5 */
+void adaptra_slackness(FILE *to, const page_options *how); /* figure 8 */
+void adaptra_example(FILE *to, const page_options *how);   /* figure 14 */
+void adaptra_growth(FILE *to, const page_options *how);    /* figure 15 */
+void adaptra_single(FILE *to, const page_options *how);    /* figure 16 */
+void adaptra_several(FILE *to, const page_options *how);   /* figure 17 */
+void adaptra_placement(FILE *to, const page_options *how);    /* figures 3 and 18 */
+void adaptra_optima(FILE *to, const page_options *how);    /* figure 19 */
 /* Figure 21; the folder contains adaptra-8-stages.yaml and adaptra-trace.yaml.
  */
-void adaptra_trace(FILE *to, const page_how *how);
+void adaptra_trace(FILE *to, const page_options *how);
 /* Prints figure 21 for a run that adapts online. */
-void adaptra_adapting(FILE *to, const page_how *how);
+void adaptra_adapting(FILE *to, const page_options *how);
 
 /* Reads the stages from that folder, with B split (D and W) or joint. Release
  * with lh_pipeline_free(). */

@@ -9,14 +9,14 @@
 enum { STEPS = 1200 };
 
 /* Initial configuration of a run and the adaptations allowed. */
-typedef struct start {
+typedef struct scenario {
     const char *title;
     bool direct, may_delegate;
     double staging_ms; /* copy at either end of a delegated message */
     bool quick;
-} start;
+} scenario;
 
-static lh_played *play_start(const start *s, const lh_course *course,
+static lh_emulation *run_scenario(const scenario *s, const lh_event_timeline *course,
                              const lh_pipeline *p)
 {
     const paper_run *direct = &adaptra_runs[ADAPTRA_ZB];
@@ -27,43 +27,43 @@ static lh_played *play_start(const start *s, const lh_course *course,
                               .sim = &sim,
                               .delegation =
                                   s->may_delegate ? &delegation : NULL};
-    lh_adapt_play_options o = {.size = sizeof o, .adapt = &adapt};
+    lh_adapt_emulate_options o = {.size = sizeof o, .adapt = &adapt};
     lh_schedule *schedule = NULL;
-    lh_played *played = NULL;
+    lh_emulation *played = NULL;
     lh_error err = {0};
 
     if (s->direct) {
         sim.receives = direct->receives;
-        sim.coupled_queue = direct->coupled;
+        sim.coupled_queue = direct->send_queue;
     }
-    paper_must(lh_method_run("zb-h2", p, NULL, &schedule, NULL, &err), &err);
-    paper_must(lh_adapt_play(course, schedule, &o, STEPS, &played, &err), &err);
+    paper_check_status(lh_method_run("zb-h2", p, NULL, &schedule, NULL, &err), &err);
+    paper_check_status(lh_adapt_emulate(course, schedule, &o, STEPS, &played, &err), &err);
     lh_schedule_free(schedule);
     return played;
 }
 
-static void print_start(FILE *to, const start *s, const lh_course *course,
+static void print_scenario(FILE *to, const scenario *s, const lh_event_timeline *course,
                         const lh_pipeline *p)
 {
-    lh_played *played = play_start(s, course, p);
+    lh_emulation *played = run_scenario(s, course, p);
     uint32_t n_switches = 0;
     uint64_t n_steps = 0, delegated = 0;
     int64_t ns = 0;
-    const lh_played_step *steps = lh_played_steps(played, &n_steps);
+    const lh_emulated_step *steps = lh_emulation_steps(played, &n_steps);
 
-    lh_played_switches(played, &n_switches);
+    lh_emulation_switches(played, &n_switches);
     for (uint64_t i = 0; i < n_steps; i++) {
         ns += steps[i].ns;
         delegated += steps[i].path != LH_DATA_PATH_DIRECT;
     }
     fprintf(to, "| %s | %.2f | %u | %u |\n", s->title, (double)ns / 60e9,
             n_switches, (unsigned)delegated);
-    lh_played_free(played);
+    lh_emulation_free(played);
 }
 
-void adaptra_adapting(FILE *to, const page_how *how)
+void adaptra_adapting(FILE *to, const page_options *how)
 {
-    static const start starts[] = {
+    static const scenario starts[] = {
         {"passes never wait for a send", false, false, 0, true},
         {"direct path, which it keeps", true, false, 0, false},
         {"direct path, copies of 0 ms", true, true, 0, true},
@@ -73,18 +73,18 @@ void adaptra_adapting(FILE *to, const page_how *how)
     };
     lh_pipeline *p = adaptra_stages(how->folder, false);
     lh_events *events = adaptra_events(how->folder);
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     lh_error err = {0};
 
-    paper_must(lh_course_make(p, events, NULL, &course, &err), &err);
+    paper_check_status(lh_event_timeline_make(p, events, NULL, &course, &err), &err);
 
     fputs("| begins on | minutes | switches | iterations not on the direct "
           "path |\n| --- | --- | --- | --- |\n",
           to);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (!how->quick || starts[i].quick)
-            print_start(to, &starts[i], course, p);
-    lh_course_free(course);
+            print_scenario(to, &starts[i], course, p);
+    lh_event_timeline_free(course);
     lh_events_free(events);
     lh_pipeline_free(p);
 }

@@ -23,28 +23,28 @@ static double saving(double ms, double of_ms)
 /* --- figure 1 ----------------------------------------------------------- */
 
 /* Returns a schedule's makespan when passes never wait for a send. */
-static double uncoupled_ms(unsigned links, double delay_ms, const char *method)
+static double nonblocking_ms(unsigned links, double delay_ms, const char *method)
 {
     double delays[ADAPTRA_MOST_STAGES];
-    paper_pipe q = adaptra_pipe(&middle, links, delay_ms, delays);
+    paper_pipeline q = adaptra_pipe(&middle, links, delay_ms, delays);
     paper_run how = {.method = method};
 
     q.joint = strcmp(method, "1f1b") == 0;
-    return paper_pipe_ms(&q, &how);
+    return paper_pipeline_makespan_ms(&q, &how);
 }
 
 static void print_causes(FILE *to, double delay_ms, adaptra_system system)
 {
     const char *method = adaptra_runs[system].method;
     unsigned link = last_link(&middle);
-    double quiet = uncoupled_ms(0, 0, method);
-    double free_ms = uncoupled_ms(link, delay_ms, method);
+    double quiet = nonblocking_ms(0, 0, method);
+    double free_ms = nonblocking_ms(link, delay_ms, method);
     double ms = adaptra_ms(&middle, link, delay_ms, system);
 
     fprintf(to, " %g | %g | %g |", ms, free_ms - quiet, ms - free_ms);
 }
 
-void adaptra_causes(FILE *to, const page_how *how)
+void adaptra_causes(FILE *to, const page_options *how)
 {
     (void)how; /* --quick has no effect: this part is fast */
     fputs("| delay, ms | 1F1B | dependency bubbles | blocking | ZB | "
@@ -65,9 +65,9 @@ static paper_best fastest(const adaptra_setting *s, unsigned links,
                           double delay_ms)
 {
     double delays[ADAPTRA_MOST_STAGES];
-    paper_pipe q = adaptra_pipe(s, links, delay_ms, delays);
+    paper_pipeline q = adaptra_pipe(s, links, delay_ms, delays);
 
-    return paper_pipe_solve(&q, 20000000);
+    return paper_pipeline_solve(&q, 20000000);
 }
 
 static void print_fastest(FILE *to, const paper_best *best)
@@ -87,7 +87,7 @@ static void print_heads(FILE *to, const char *first)
           to);
 }
 
-void adaptra_growth(FILE *to, const page_how *how)
+void adaptra_growth(FILE *to, const page_options *how)
 {
     unsigned link = last_link(&middle);
 
@@ -176,7 +176,7 @@ static void print_single_claims(FILE *to, const single *r)
             single_saving(r, 0), single_saving(r, 1));
 }
 
-void adaptra_single(FILE *to, const page_how *how)
+void adaptra_single(FILE *to, const page_options *how)
 {
     single r;
 
@@ -201,7 +201,7 @@ void adaptra_single(FILE *to, const page_how *how)
 
 /* --- figure 17 ---------------------------------------------------------- */
 
-void adaptra_several(FILE *to, const page_how *how)
+void adaptra_several(FILE *to, const page_options *how)
 {
     static const struct {
         const char *name;

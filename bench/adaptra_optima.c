@@ -53,7 +53,7 @@ static lh_pipeline *random_pipeline(unsigned stages, unsigned microbatches,
             links[desc.n_links++] = (lh_link){
                 .from = d + back, .to = d + 1 - back, .latency_ns = ns};
     }
-    paper_must(lh_pipeline_make(&desc, &p, &err), &err);
+    paper_check_status(lh_pipeline_make(&desc, &p, &err), &err);
     return p;
 }
 
@@ -93,7 +93,7 @@ static void print_gaps(FILE *to, unsigned stages, unsigned microbatches,
             g.within, PROFILES, g.proven);
 }
 
-void adaptra_optima(FILE *to, const page_how *how)
+void adaptra_optima(FILE *to, const page_options *how)
 {
     static const unsigned sizes[][2] = {{3, 6}, {4, 12}, {6, 24}, {8, 32}};
     static const unsigned delays_ms[] = {0, 10, 40};

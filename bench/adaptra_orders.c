@@ -7,18 +7,18 @@ const char *const adaptra_names[ADAPTRA_SYSTEMS] = {"1F1B", "ZB", "Adaptra-CPU",
                                                     "Adaptra"};
 
 const paper_run adaptra_runs[ADAPTRA_SYSTEMS] = {
-    {.method = "1f1b", .receives = LH_RECEIVES_LATE, .coupled = 1},
-    {.method = "zb-h2", .receives = LH_RECEIVES_LATE, .coupled = 1},
+    {.method = "1f1b", .receives = LH_RECEIVES_LATE, .send_queue = 1},
+    {.method = "zb-h2", .receives = LH_RECEIVES_LATE, .send_queue = 1},
     {.method = "zb-h2"},
     {.method = "slack"},
 };
 
-paper_pipe adaptra_pipe(const adaptra_setting *s, unsigned links,
+paper_pipeline adaptra_pipe(const adaptra_setting *s, unsigned links,
                         double delay_ms, double delays[ADAPTRA_MOST_STAGES])
 {
     for (unsigned i = 0; i + 1 < s->stages; i++)
         delays[i] = links >> i & 1 ? delay_ms : 0;
-    return (paper_pipe){.placement = "ud",
+    return (paper_pipeline){.placement = "ud",
                         .devices = s->stages,
                         .microbatches = s->microbatches,
                         .f_ms = s->t_ms,
@@ -31,10 +31,10 @@ paper_result adaptra_result(const adaptra_setting *s, unsigned links,
                             double delay_ms, adaptra_system system)
 {
     double delays[ADAPTRA_MOST_STAGES];
-    paper_pipe q = adaptra_pipe(s, links, delay_ms, delays);
+    paper_pipeline q = adaptra_pipe(s, links, delay_ms, delays);
 
     q.joint = system == ADAPTRA_1F1B;
-    return paper_pipe_run(&q, &adaptra_runs[system]);
+    return paper_pipeline_run(&q, &adaptra_runs[system]);
 }
 
 double adaptra_ms(const adaptra_setting *s, unsigned links, double delay_ms,
@@ -63,14 +63,14 @@ typedef struct order {
 static void print_order(FILE *to, const order *o)
 {
     double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
-    paper_pipe quiet = adaptra_pipe(&small, 0, 0, none);
+    paper_pipeline quiet = adaptra_pipe(&small, 0, 0, none);
 
     fprintf(to, "| %s |", o->title);
     for (int i = 0; i < N_DELAYS; i++) {
-        paper_pipe q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
+        paper_pipeline q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
 
         fprintf(to, " %g |",
-                paper_pipe_replay(o->replayed ? &quiet : &q, &q, &o->how).ms);
+                paper_pipeline_replay(o->replayed ? &quiet : &q, &q, &o->how).ms);
     }
     fprintf(to, " %s | %s |\n", o->paper, o->sure);
 }
@@ -82,8 +82,8 @@ static void print_fastest(FILE *to)
 
     fputs("| the fastest there is |", to);
     for (int i = 0; i < N_DELAYS; i++) {
-        paper_pipe q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
-        paper_best best = paper_pipe_solve(&q, 20000000);
+        paper_pipeline q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
+        paper_best best = paper_pipeline_solve(&q, 20000000);
 
         fprintf(to, " %g |", best.ms);
         proven &= best.proven;
@@ -91,7 +91,7 @@ static void print_fastest(FILE *to)
     fprintf(to, " | %s |\n", proven ? "proven" : "not proven");
 }
 
-void adaptra_orders(FILE *to, const page_how *how)
+void adaptra_orders(FILE *to, const page_options *how)
 {
     static const order orders[] = {
         {"algorithms 1, 3 and 4 without delay, replayed",
@@ -118,8 +118,8 @@ void adaptra_orders(FILE *to, const page_how *how)
         {"`zb-h1`", {.method = "zb-h1"}, false, "", "exact"},
     };
     double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
-    paper_pipe quiet = adaptra_pipe(&small, 0, 0, none);
-    paper_pipe slow = adaptra_pipe(&small, FIRST_LINK, 20, delays);
+    paper_pipeline quiet = adaptra_pipe(&small, 0, 0, none);
+    paper_pipeline slow = adaptra_pipe(&small, FIRST_LINK, 20, delays);
 
     (void)how; /* --quick has no effect: this part is fast */
     fputs("| order | c = 0 | 10 ms | 20 ms | paper | how sure |\n"
@@ -131,7 +131,7 @@ void adaptra_orders(FILE *to, const page_how *how)
     fprintf(to,
             "\nWith 20 ms, stage 0's first backward begins at %g ms in the "
             "paper's order; the paper: 110.\n",
-            paper_pipe_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
+            paper_pipeline_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
 }
 
 /* --- figure 8 ----------------------------------------------------------- */
@@ -146,16 +146,16 @@ static double slackness_ms(unsigned slackness, const char *method,
 {
     double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
     uint32_t warmup[4];
-    paper_pipe quiet = adaptra_pipe(&longer, 0, 0, none);
-    paper_pipe slow = adaptra_pipe(&longer, LAST_OF_4, delay_ms, delays);
+    paper_pipeline quiet = adaptra_pipe(&longer, 0, 0, none);
+    paper_pipeline slow = adaptra_pipe(&longer, LAST_OF_4, delay_ms, delays);
     paper_run how = {.method = method, .warmup = warmup};
 
     for (unsigned i = 0; i < 4; i++)
         warmup[i] = 1 + (3 - i) * slackness;
-    return paper_pipe_replay(&quiet, &slow, &how).ms;
+    return paper_pipeline_replay(&quiet, &slow, &how).ms;
 }
 
-void adaptra_slackness(FILE *to, const page_how *how)
+void adaptra_slackness(FILE *to, const page_options *how)
 {
     (void)how; /* --quick has no effect: this part is fast */
     fputs("| delay, ms |", to);
@@ -178,7 +178,7 @@ void adaptra_slackness(FILE *to, const page_how *how)
  * 298 ms each, which equals 3 n t. */
 static const adaptra_setting examples[] = {{4, 8, 12.4}, {4, 4, 24.8}};
 
-void adaptra_example(FILE *to, const page_how *how)
+void adaptra_example(FILE *to, const page_options *how)
 {
     static const char *const papers[ADAPTRA_SYSTEMS] = {
         "", "703 ms, 57.4 %", "579 ms, 48.8 %", "398 ms, 25.3 %"};

@@ -20,7 +20,7 @@ static const double bytes_per_ns = 50;
 /* Pipeline, replicas and hosts of the experiment. */
 typedef struct cluster {
     lh_pipeline *pipeline;
-    lh_places *places;
+    lh_host_placement *places;
     lh_schedule *zb;
 } cluster;
 
@@ -32,16 +32,16 @@ static int64_t to_ns(double ns)
 static cluster make_cluster(void)
 {
     double delays[ADAPTRA_MOST_STAGES];
-    paper_pipe q = adaptra_pipe(&seven, 0, 0, delays);
-    lh_pipeline *plain = paper_pipe_make(&q);
+    paper_pipeline q = adaptra_pipe(&seven, 0, 0, delays);
+    lh_pipeline *plain = paper_pipeline_build(&q);
     lh_pipeline_desc d = {.size = sizeof d};
     lh_chunk chunks[ADAPTRA_MOST_STAGES];
     lh_link links[2 * ADAPTRA_MOST_STAGES];
-    const lh_places_options o = {.size = sizeof o, .n_replicas = REPLICAS};
+    const lh_host_placement_options o = {.size = sizeof o, .n_replicas = REPLICAS};
     cluster c = {0};
     lh_error err = {0};
 
-    paper_must(lh_pipeline_describe(plain, &d, &err), &err);
+    paper_check_status(lh_pipeline_describe(plain, &d, &err), &err);
     for (uint32_t i = 0; i < d.n_chunks; i++) {
         chunks[i] = d.chunks[i];
         /* In a ring over two hosts each link carries half the data. */
@@ -54,9 +54,9 @@ static cluster make_cluster(void)
     }
     d.chunks = chunks;
     d.links = links;
-    paper_must(lh_pipeline_make(&d, &c.pipeline, &err), &err);
-    paper_must(lh_places_make(c.pipeline, &o, &c.places, &err), &err);
-    paper_must(lh_method_run("zb-h2", c.pipeline, NULL, &c.zb, NULL, &err),
+    paper_check_status(lh_pipeline_make(&d, &c.pipeline, &err), &err);
+    paper_check_status(lh_host_placement_make(c.pipeline, &o, &c.places, &err), &err);
+    paper_check_status(lh_method_run("zb-h2", c.pipeline, NULL, &c.zb, NULL, &err),
                &err);
     lh_pipeline_free(plain);
     return c;
@@ -65,14 +65,14 @@ static cluster make_cluster(void)
 static void free_cluster(cluster *c)
 {
     lh_schedule_free(c->zb);
-    lh_places_free(c->places);
+    lh_host_placement_free(c->places);
     lh_pipeline_free(c->pipeline);
 }
 
 /* Adds a delay per message to every link between the hosts of two sets, in both
  * directions. */
-static uint32_t slow_links(unsigned some, unsigned others, double ms,
-                           lh_host_link *links)
+static uint32_t add_slow_links(unsigned some, unsigned others, double ms,
+                           lh_host_link_delay *links)
 {
     uint32_t n = 0;
 
@@ -80,36 +80,36 @@ static uint32_t slow_links(unsigned some, unsigned others, double ms,
         for (uint32_t b = 0; b < HOSTS; b++)
             if ((some >> a & 1 && others >> b & 1) ||
                 (some >> b & 1 && others >> a & 1))
-                links[n++] = (lh_host_link){
+                links[n++] = (lh_host_link_delay){
                     .from = a, .to = b, .transfer_ns = to_ns(ms * 1e6)};
     return n;
 }
 
 /* Returns the makespan in ms for a placement of hosts on stages. */
-static double places_ms(const cluster *c, const lh_hosts_now *now,
+static double placement_ms(const cluster *c, const lh_host_slowdowns *now,
                         const uint32_t *hosts, adaptra_system system)
 {
     lh_pipeline *p = NULL;
     lh_error err = {0};
 
-    paper_must(lh_places_pipeline(c->places, now, hosts, &p, &err), &err);
+    paper_check_status(lh_host_placement_pipeline(c->places, now, hosts, &p, &err), &err);
     double ms = paper_run_on(p, &adaptra_runs[system]).ms;
     lh_pipeline_free(p);
     return ms;
 }
 
 /* Searches for the best exchange of hosts. */
-static lh_exchange *find_exchange(const cluster *c, const lh_hosts_now *now)
+static lh_host_exchange *find_exchange(const cluster *c, const lh_host_slowdowns *now)
 {
     const paper_run *zb = &adaptra_runs[ADAPTRA_ZB];
     const lh_sim_options sim = {.size = sizeof sim,
                                 .receives = zb->receives,
-                                .coupled_queue = zb->coupled};
-    const lh_exchange_options o = {.size = sizeof o, .sim = &sim};
-    lh_exchange *x = NULL;
+                                .coupled_queue = zb->send_queue};
+    const lh_host_exchange_options o = {.size = sizeof o, .sim = &sim};
+    lh_host_exchange *x = NULL;
     lh_error err = {0};
 
-    paper_must(lh_places_exchange(c->places, now, c->zb, &o, &x, &err), &err);
+    paper_check_status(lh_host_placement_find_exchange(c->places, now, c->zb, &o, &x, &err), &err);
     return x;
 }
 
@@ -124,11 +124,11 @@ typedef struct one_link {
 
 static one_link link_ms(const cluster *c, double delay_ms)
 {
-    lh_host_link links[2 * HOSTS];
-    const lh_hosts_now now = {.size = sizeof now,
-                              .n_links = slow_links(1, 1 << 4, delay_ms, links),
+    lh_host_link_delay links[2 * HOSTS];
+    const lh_host_slowdowns now = {.size = sizeof now,
+                              .n_links = add_slow_links(1, 1 << 4, delay_ms, links),
                               .links = links};
-    one_link r = {.data = places_ms(c, &now, NULL, ADAPTRA_ZB)};
+    one_link r = {.data = placement_ms(c, &now, NULL, ADAPTRA_ZB)};
 
     /* Put hosts 0 and 4 on each pair of neighbouring stages; take the longest.
      */
@@ -139,21 +139,21 @@ static one_link link_ms(const cluster *c, double delay_ms)
         hosts[d] = 0;
         hosts[4] = hosts[d + 1];
         hosts[d + 1] = 4;
-        double ms = places_ms(c, &now, hosts, ADAPTRA_ZB);
+        double ms = placement_ms(c, &now, hosts, ADAPTRA_ZB);
         if (ms > r.messages) {
             r.messages = ms;
-            r.adapted = places_ms(c, &now, hosts, ADAPTRA_FULL);
+            r.adapted = placement_ms(c, &now, hosts, ADAPTRA_FULL);
         }
     }
-    lh_exchange *x = find_exchange(c, &now);
+    lh_host_exchange *x = find_exchange(c, &now);
     r.best = (double)x->predicted_ns * 1e-6;
-    lh_exchange_free(x);
+    lh_host_exchange_free(x);
     return r;
 }
 
 static void print_links(FILE *to, const cluster *c)
 {
-    double quiet = places_ms(c, NULL, NULL, ADAPTRA_ZB);
+    double quiet = placement_ms(c, NULL, NULL, ADAPTRA_ZB);
 
     fputs("| ms a packet, a message | ZB, it carries data | it carries "
           "messages | Adaptra then | Falcon's gain | Adaptra's over Falcon | "
@@ -183,22 +183,22 @@ static void print_switches(FILE *to, const cluster *c)
           "| --- | --- | --- | --- | --- |\n",
           to);
     for (int i = 1; i <= 3; i++) {
-        lh_host_link links[HOSTS * HOSTS];
-        const lh_hosts_now now = {.size = sizeof now,
+        lh_host_link_delay links[HOSTS * HOSTS];
+        const lh_host_slowdowns now = {.size = sizeof now,
                                   .n_links =
-                                      slow_links(0xf, 0xf0, 10 * i, links),
+                                      add_slow_links(0xf, 0xf0, 10 * i, links),
                                   .links = links};
-        lh_exchange *x = find_exchange(c, &now);
+        lh_host_exchange *x = find_exchange(c, &now);
 
         fprintf(to, "| %d | %.0f | %.0f | %.0f | %u, %u |\n", 10 * i,
-                (double)x->now_ns * 1e-6, (double)x->predicted_ns * 1e-6,
-                places_ms(c, &now, x->hosts, ADAPTRA_FULL),
-                (unsigned)x->n_tried, (unsigned)x->n_simulated);
-        lh_exchange_free(x);
+                (double)x->current_ns * 1e-6, (double)x->predicted_ns * 1e-6,
+                placement_ms(c, &now, x->hosts, ADAPTRA_FULL),
+                (unsigned)x->n_evaluated, (unsigned)x->n_simulated);
+        lh_host_exchange_free(x);
     }
 }
 
-void adaptra_places(FILE *to, const page_how *how)
+void adaptra_placement(FILE *to, const page_options *how)
 {
     cluster c = make_cluster();
 

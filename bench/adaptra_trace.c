@@ -11,7 +11,7 @@ enum { STEPS = 1200, SAMPLES = 32, MOST_STATES = 64 };
 
 /* Timelines, events and simulated states of the trace. */
 typedef struct trace {
-    lh_course *course[2]; /* event timelines with B split and joint */
+    lh_event_timeline *course[2]; /* event timelines with B split and joint */
     const lh_events *events;
     /* iteration time per state and system */
     double s[MOST_STATES][ADAPTRA_SYSTEMS];
@@ -25,10 +25,10 @@ lh_pipeline *adaptra_stages(const char *folder, bool joint)
     lh_error err = {0};
 
     snprintf(path, sizeof path, "%s/adaptra-8-stages.yaml", folder);
-    paper_must(lh_pipeline_read(path, &p, &err), &err);
+    paper_check_status(lh_pipeline_read(path, &p, &err), &err);
     if (!joint)
         return p;
-    paper_pipe q = {.placement = "ud",
+    paper_pipeline q = {.placement = "ud",
                     .devices = lh_pipeline_n_devices(p),
                     .microbatches = lh_pipeline_n_microbatches(p),
                     .f_ms = (double)lh_pipeline_chunk(p, 0)->f_ns / 1e6,
@@ -37,7 +37,7 @@ lh_pipeline *adaptra_stages(const char *folder, bool joint)
                     .joint = true};
 
     lh_pipeline_free(p);
-    return paper_pipe_make(&q);
+    return paper_pipeline_build(&q);
 }
 
 lh_events *adaptra_events(const char *folder)
@@ -47,7 +47,7 @@ lh_events *adaptra_events(const char *folder)
     lh_error err = {0};
 
     snprintf(path, sizeof path, "%s/adaptra-trace.yaml", folder);
-    paper_must(lh_events_read(path, &events, &err), &err);
+    paper_check_status(lh_events_read(path, &events, &err), &err);
     return events;
 }
 
@@ -56,7 +56,7 @@ static lh_pipeline *pipeline_in(const trace *t, uint32_t state, bool joint)
     lh_pipeline *p = NULL;
     lh_error err = {0};
 
-    paper_must(lh_course_pipeline(t->course[joint], state, &p, &err), &err);
+    paper_check_status(lh_event_timeline_pipeline(t->course[joint], state, &p, &err), &err);
     return p;
 }
 
@@ -77,10 +77,10 @@ static void compute_state(trace *t, uint32_t state)
 
 static void print_event(FILE *to, const trace *t, const lh_event *e)
 {
-    uint32_t state = lh_course_state(t->course[0], (uint64_t)e->from);
+    uint32_t state = lh_event_timeline_state(t->course[0], (uint64_t)e->first_step);
     const paper_best *best = &t->best[state];
 
-    fprintf(to, "| %d to %d | ", (int)e->from, (int)e->to);
+    fprintf(to, "| %d to %d | ", (int)e->first_step, (int)e->end_step);
     for (uint32_t i = 0; i < e->n_links; i++)
         fprintf(to, "%s%s", i ? ", " : "", e->links[i]);
     fprintf(to, " | %g |", (double)e->latency_ns / 1e6);
@@ -90,7 +90,7 @@ static void print_event(FILE *to, const trace *t, const lh_event *e)
             best->proven ? "" : ", not proven");
 }
 
-static void print_quiet(FILE *to, const trace *t)
+static void print_quiet_iteration(FILE *to, const trace *t)
 {
     fputs("| between | | 0 |", to);
     for (int k = 0; k < ADAPTRA_SYSTEMS; k++)
@@ -104,7 +104,7 @@ static void print_minutes(FILE *to, const trace *t)
     double minutes[ADAPTRA_SYSTEMS] = {0}, bound = 0;
 
     for (uint64_t step = 0; step < STEPS; step++) {
-        uint32_t state = lh_course_state(t->course[0], step);
+        uint32_t state = lh_event_timeline_state(t->course[0], step);
 
         for (int k = 0; k < ADAPTRA_SYSTEMS; k++)
             minutes[k] += t->s[state][k] / 60;
@@ -127,13 +127,13 @@ static void print_trace(FILE *to, const trace *t)
     fputs(" the fastest there is |\n"
           "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
           to);
-    print_quiet(to, t);
+    print_quiet_iteration(to, t);
     for (uint32_t i = 0; i < t->events->n_events; i++)
         print_event(to, t, &t->events->events[i]);
     print_minutes(to, t);
 }
 
-void adaptra_trace(FILE *to, const page_how *how)
+void adaptra_trace(FILE *to, const page_options *how)
 {
     static trace t;
     lh_events *events = adaptra_events(how->folder);
@@ -143,16 +143,16 @@ void adaptra_trace(FILE *to, const page_how *how)
     for (int joint = 0; joint < 2; joint++) {
         lh_pipeline *p = adaptra_stages(how->folder, joint);
 
-        paper_must(lh_course_make(p, events, NULL, &t.course[joint], &err),
+        paper_check_status(lh_event_timeline_make(p, events, NULL, &t.course[joint], &err),
                    &err);
         lh_pipeline_free(p);
     }
-    uint32_t n = lh_course_n_states(t.course[0]);
+    uint32_t n = lh_event_timeline_n_states(t.course[0]);
 
     for (uint32_t state = 0; state < n && state < MOST_STATES; state++)
         compute_state(&t, state);
     print_trace(to, &t);
-    lh_course_free(t.course[0]);
-    lh_course_free(t.course[1]);
+    lh_event_timeline_free(t.course[0]);
+    lh_event_timeline_free(t.course[1]);
     lh_events_free(events);
 }

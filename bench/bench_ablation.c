@@ -78,7 +78,7 @@ typedef struct variant {
     sums of[GROUPS];
 } variant;
 
-enum { MOST_VARIANTS = LH_MOST_SOLVE_ENGINES + CHANCES };
+enum { MOST_VARIANTS = LH_MAX_SOLVE_ENGINES + CHANCES };
 
 /* Rows, variants and sums of the whole benchmark. */
 typedef struct table {
@@ -94,9 +94,9 @@ static lh_solution solve(const row *k, const char *without, uint64_t seed)
     lh_solve_options o = k->options;
     lh_solution s = {0};
     lh_error err = {0};
-    o.without = *without ? without : NULL;
+    o.disabled_engines = *without ? without : NULL;
     o.seed = seed;
-    bench_must(lh_solve(k->pipeline, &o, &s, &err), &err);
+    bench_check_status(lh_solve(k->pipeline, &o, &s, &err), &err);
     return s;
 }
 
@@ -135,7 +135,7 @@ static void compare(table *t, const row *k, variant *v, const outcome *with,
 }
 
 /* Checks whether any engine in `list` (comma separated) started. */
-static bool was_begun(const lh_solution *all, const char *list)
+static bool has_started(const lh_solution *all, const char *list)
 {
     bool begun = false;
     for (uint32_t i = 0; i < all->n_engines; i++) {
@@ -157,7 +157,7 @@ static sums *sums_of(table *t, const char *engine, uint32_t group)
 }
 
 /* Accumulates the engines' statistics from runs with all engines on. */
-static void tally(table *t, const row *k, const lh_solution *all)
+static void count_engines(table *t, const row *k, const lh_solution *all)
 {
     for (uint32_t i = 0; i < all->n_engines; i++) {
         const lh_solve_engine *e = &all->engines[i];
@@ -192,10 +192,10 @@ static void measure(table *t, row *k)
     if (strstr(k->name, t->which)) {
         lh_solution all = solve(k, "", t->seed);
         const outcome with = outcome_of(&all);
-        tally(t, k, &all);
+        count_engines(t, k, &all);
         for (uint32_t i = 0; i < t->n_variants; i++) {
             variant *v = &t->variants[i];
-            if (v->without[0] && !was_begun(&all, v->without))
+            if (v->without[0] && !has_started(&all, v->without))
                 continue;
             lh_solution s = solve(k, v->without, t->seed + v->seed);
             const outcome without = outcome_of(&s);

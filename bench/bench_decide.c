@@ -79,7 +79,7 @@ static lh_pipeline *make_pipeline(const setting *s, uint64_t seed,
     return p;
 }
 
-static uint32_t make_slow(const setting *s, uint64_t seed, int64_t *extra_ns,
+static uint32_t add_slow_links(const setting *s, uint64_t seed, int64_t *extra_ns,
                           lh_monitor_event *events)
 {
     const uint32_t n = 1 + draw(&seed, 3);
@@ -90,10 +90,10 @@ static uint32_t make_slow(const setting *s, uint64_t seed, int64_t *extra_ns,
     for (uint32_t d = 0; d + 1 < s->devices; d++)
         for (uint32_t back = 0; back < 2 && extra_ns[d]; back++)
             events[n_events++] = (lh_monitor_event){
-                .what = LH_MONITOR_LINK,
+                .target = LH_MONITOR_LINK,
                 .index = d + back * (s->devices - 1),
-                .before_ns = MS,
-                .now_ns = (double)(MS + extra_ns[d]),
+                .baseline_ns = MS,
+                .current_ns = (double)(MS + extra_ns[d]),
             };
     return n_events;
 }
@@ -115,9 +115,9 @@ static double decide(const setting *s, uint64_t seed, uint64_t *effort)
     const lh_decision *d;
     lh_error err;
     lh_pipeline *quiet = make_pipeline(s, seed, extra_ns);
-    const uint32_t n_events = make_slow(s, seed + 7, extra_ns, events);
+    const uint32_t n_events = add_slow_links(s, seed + 7, extra_ns, events);
     lh_pipeline *slow = make_pipeline(s, seed, extra_ns);
-    const lh_adapt_now now = {.size = sizeof now,
+    const lh_adapt_input now = {.size = sizeof now,
                               .pipeline = slow,
                               .n_events = n_events,
                               .events = events,

@@ -101,7 +101,7 @@ static double cpu_now(void)
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
 }
 
-static outcome play(const lh_pipeline *p, const char *method,
+static outcome run_engine(const lh_pipeline *p, const char *method,
                     unsigned sub_blocks, lh_receives receives, int steps,
                     uint64_t message_bytes, int64_t slip_ns)
 {
@@ -116,7 +116,7 @@ static outcome play(const lh_pipeline *p, const char *method,
     lh_train_options t = {.size = sizeof t,
                           .steps = (uint32_t)steps,
                           .message_bytes = message_bytes,
-                          .slip_ns = slip_ns};
+                          .tolerated_lateness_ns = slip_ns};
     if (lh_method_run(method, p, &m, &s, NULL, &err) != LH_OK ||
         lh_exec_make(p, s, &e, &x, &err) != LH_OK)
         bench_die(&err);
@@ -127,9 +127,9 @@ static outcome play(const lh_pipeline *p, const char *method,
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
         seconds[i] = (double)it->ns / 1e9;
-        out.slips += (unsigned long)it->slips;
-        if ((double)it->worst_late_ns / 1e9 > out.worst_late)
-            out.worst_late = (double)it->worst_late_ns / 1e9;
+        out.slips += (unsigned long)it->missed_deadlines;
+        if ((double)it->max_lateness_ns / 1e9 > out.worst_late)
+            out.worst_late = (double)it->max_lateness_ns / 1e9;
     }
     out.median = bench_median(seconds, (int)r->n_iterations);
     out.predicted = (double)lh_exec_predicted_ns(x) / 1e9;
@@ -148,7 +148,7 @@ static bool print_cell(const config *how, int which, int delay,
                        const column *col, bool first)
 {
     lh_pipeline *p = make_cell(how, which, delay, col);
-    outcome o = play(p, col->method, col->sub_blocks, col->receives, how->steps,
+    outcome o = run_engine(p, col->method, col->sub_blocks, col->receives, how->steps,
                      0, how->strict ? 1 : 0);
     double error = o.median / o.predicted - 1;
     bool ok = fabs(error) <= col->limit;
@@ -203,7 +203,7 @@ static bool print_overhead(const config *how)
     lh_pipeline *p = parse(
         "longhaul: pipeline/1\nmicrobatches: 512\ndevices: 8\n"
         "uniform: {placement: ud, F: 0, D: 0, W: 0, memory: {F: 1, W: -1}}\n");
-    outcome o = play(p, "zb-h1", 0, LH_RECEIVES_EARLY, 21, 64, 0);
+    outcome o = run_engine(p, "zb-h1", 0, LH_RECEIVES_EARLY, 21, 64, 0);
     double rate = (double)o.passes / o.median;
     double cpu_us = 1e6 * o.cpu / (21 * (double)o.passes);
     lh_pipeline_free(p);

@@ -32,8 +32,8 @@ static int64_t makespan_by(const lh_pipeline *p, const char *method)
     lh_status status = lh_method_run(method, p, NULL, &s, NULL, &err);
     if (status == LH_EINFEASIBLE || status == LH_EUNSUPPORTED)
         return -1;
-    bench_must(status, &err);
-    bench_must(lh_simulate(p, s, NULL, &t, &err), &err);
+    bench_check_status(status, &err);
+    bench_check_status(lh_simulate(p, s, NULL, &t, &err), &err);
     int64_t ns = lh_timeline_makespan(t);
     lh_timeline_free(t);
     lh_schedule_free(s);
@@ -46,7 +46,7 @@ static void print_point(const bench_point *q, double limit_s, bool first)
     lh_solve_options o = {.size = sizeof o, .time_limit_s = limit_s};
     lh_solution s = {0};
     lh_error err = {0};
-    bench_must(lh_solve(p, &o, &s, &err), &err);
+    bench_check_status(lh_solve(p, &o, &s, &err), &err);
     printf("%s\n  {\"memory\": %u, \"datacenters\": %u, \"latency\": %g, "
            "\"transfer\": %g, \"status\": \"%s\", \"best_ns\": %" PRId64
            ", \"bound_ns\": %" PRId64 ", \"seconds\": %.3f, \"methods\": {",

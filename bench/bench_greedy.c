@@ -29,7 +29,7 @@ enum { MAX_RUNS = 1000 };
 typedef struct setup {
     const char *method, *placement;
     unsigned devices, microbatches, sub_blocks;
-} setup;
+} bench_case;
 
 /* Times and peak memory of the runs. */
 typedef struct outcome {
@@ -38,16 +38,16 @@ typedef struct outcome {
     double peak_mb;
 } outcome;
 
-static void stop(const char *what)
+static void fail(const char *what)
 {
     fprintf(stderr, "greedy: %s\n", what);
     exit(1);
 }
 
-static void must(lh_status status, const lh_error *err)
+static void check_status(lh_status status, const lh_error *err)
 {
     if (status != LH_OK)
-        stop(err->text);
+        fail(err->text);
 }
 
 /* Runs the measured process. */
@@ -59,15 +59,15 @@ static int child(char **args)
     lh_method_options options = {.size = sizeof options,
                                  .sub_blocks =
                                      (uint32_t)strtoul(args[2], NULL, 10)};
-    must(lh_pipeline_read(args[0], &p, &err), &err);
-    must(lh_method_run(args[1], p, &options, &s, NULL, &err), &err);
-    must(lh_schedule_write(s, args[3], &err), &err);
+    check_status(lh_pipeline_read(args[0], &p, &err), &err);
+    check_status(lh_method_run(args[1], p, &options, &s, NULL, &err), &err);
+    check_status(lh_schedule_write(s, args[3], &err), &err);
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return 0;
 }
 
-static void write_pipeline(const char *path, const setup *c)
+static void write_pipeline(const char *path, const bench_case *c)
 {
     char text[1024];
     bool one = strcmp(c->placement, "ud") == 0;
@@ -83,7 +83,7 @@ static void write_pipeline(const char *path, const setup *c)
                      c->microbatches, c->devices, c->placement, one ? 1 : 2,
                      c->devices * (one ? 1 : 2));
     lh_error err = {0};
-    must(lh_file_write(path, text, (size_t)n, &err), &err);
+    check_status(lh_file_write(path, text, (size_t)n, &err), &err);
 }
 
 static double seconds_now(void)
@@ -98,7 +98,7 @@ static double seconds_of(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
-static double run_once(const setup *c, const char *in, const char *out,
+static double run_once(const bench_case *c, const char *in, const char *out,
                        outcome *o)
 {
     char parts[16];
@@ -106,7 +106,7 @@ static double run_once(const setup *c, const char *in, const char *out,
     double start = seconds_now();
     pid_t pid = fork();
     if (pid < 0)
-        stop("cannot start a process");
+        fail("cannot start a process");
     if (pid == 0) {
         execl("/proc/self/exe", "greedy", "--child", in, c->method, parts, out,
               (char *)NULL);
@@ -115,7 +115,7 @@ static double run_once(const setup *c, const char *in, const char *out,
     int status;
     struct rusage use;
     if (wait4(pid, &status, 0, &use) != pid || status != 0)
-        stop("a measured run failed");
+        fail("a measured run failed");
     double wall = seconds_now() - start;
     double mb = (double)use.ru_maxrss / 1024;
     o->peak_mb = mb > o->peak_mb ? mb : o->peak_mb;
@@ -130,7 +130,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static outcome measure(const setup *c, unsigned runs, const char *folder)
+static outcome measure(const bench_case *c, unsigned runs, const char *folder)
 {
     char in[256], out[256];
     double times[MAX_RUNS];
@@ -148,7 +148,7 @@ static outcome measure(const setup *c, unsigned runs, const char *folder)
     return o;
 }
 
-static void print_row(const setup *c, const outcome *o, bool last)
+static void print_row(const bench_case *c, const outcome *o, bool last)
 {
     unsigned chunks = c->devices * (strcmp(c->placement, "ud") == 0 ? 1 : 2);
     bool cut = strcmp(c->method, "greedy") == 0;
@@ -190,13 +190,13 @@ static void print_head(unsigned runs)
 
 /* Doubling the microbatches should double the processor time. Wall-clock time
  * also depends on disk load. */
-static void series(unsigned runs, const char *folder)
+static void run_series(unsigned runs, const char *folder)
 {
     static const unsigned microbatches[] = {256, 512, 1024, 2048};
     outcome o[4];
     print_head(runs);
     for (unsigned i = 0; i < 4; i++) {
-        setup c = {"greedy", "ud", 64, microbatches[i], 4};
+        bench_case c = {"greedy", "ud", 64, microbatches[i], 4};
         o[i] = measure(&c, runs, folder);
         print_row(&c, &o[i], i == 3);
     }
@@ -222,9 +222,9 @@ int main(int argc, char **argv)
     }
     char folder[] = "/tmp/longhaul-bench-XXXXXX";
     if (!mkdtemp(folder))
-        stop("cannot make a temporary folder");
+        fail("cannot make a temporary folder");
     if (argc == 7) {
-        setup c = {argv[2], argv[3], (unsigned)strtoul(argv[4], NULL, 10),
+        bench_case c = {argv[2], argv[3], (unsigned)strtoul(argv[4], NULL, 10),
                    (unsigned)strtoul(argv[5], NULL, 10),
                    (unsigned)strtoul(argv[6], NULL, 10)};
         print_head(runs);
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
         print_row(&c, &o, true);
         printf("  ]\n}\n");
     } else {
-        series(runs, folder);
+        run_series(runs, folder);
     }
     rmdir(folder);
     return 0;

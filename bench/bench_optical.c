@@ -21,7 +21,7 @@ typedef struct timing {
     double wall[MAX_RUNS], cpu[MAX_RUNS];
 } timing;
 
-static void must(lh_status status, const lh_error *err)
+static void check_status(lh_status status, const lh_error *err)
 {
     if (status != LH_OK)
         bench_die(err);
@@ -46,7 +46,7 @@ static lh_traffic_result traffic(const lh_topology *topology, timing *t,
                        .k = 5};
     for (int i = 0; i < runs; i++) {
         double wall = bench_now(), cpu = cpu_now();
-        must(lh_traffic_run(topology, &load, 1, 0, REQUESTS, &result, &err),
+        check_status(lh_traffic_run(topology, &load, 1, 0, REQUESTS, &result, &err),
              &err);
         t->wall[i] = bench_now() - wall;
         t->cpu[i] = cpu_now() - cpu;
@@ -69,8 +69,8 @@ static void one_case(const char *topology, const char *model,
                      "policies:\n  sd-ff: {}\n  ksp-ff: {}\n  cba: {}\n"
                      "  cba-ladder: {policy: cba, ladder: true}\n",
                      topology, model, schedule, microbatches);
-    must(lh_scenario_parse(text, (size_t)n, "study", &scenario, &err), &err);
-    must(lh_optical_run_all(scenario, NULL, &result, &err), &err);
+    check_status(lh_scenario_parse(text, (size_t)n, "study", &scenario, &err), &err);
+    check_status(lh_optical_run_all(scenario, NULL, &result, &err), &err);
     lh_optical_free(result);
     lh_scenario_free(scenario);
 }
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
                 MAX_RUNS);
         return 2;
     }
-    must(lh_topology_read(argv[1], &topology, &err), &err);
+    check_status(lh_topology_read(argv[1], &topology, &err), &err);
     lh_traffic_result result = traffic(topology, &t, runs);
     bench_begin("optical");
     printf(", \"runs\": %d,\n", runs);

@@ -28,7 +28,7 @@ static double cpu_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void note(watch *w, int64_t best_ns, int64_t bound_ns)
+static void add_sample(watch *w, int64_t best_ns, int64_t bound_ns)
 {
     if (best_ns == w->best_ns && bound_ns == w->bound_ns)
         return;
@@ -39,14 +39,14 @@ static void note(watch *w, int64_t best_ns, int64_t bound_ns)
     w->bound_ns = bound_ns;
 }
 
-static bool look(void *context, const lh_solve_progress *now)
+static bool sample_progress(void *context, const lh_solve_progress *now)
 {
     watch *w = context;
-    note(w, now->best_ns, now->bound_ns);
+    add_sample(w, now->best_ns, now->bound_ns);
     return cpu_now() - w->begin_cpu_s >= w->limit_s;
 }
 
-static void must(lh_status status, const lh_error *err)
+static void check_status(lh_status status, const lh_error *err)
 {
     if (status != LH_OK)
         bench_die(err);
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
                .best_ns = -1,
                .bound_ns = -1,
                .progress = tmpfile()};
-    lh_solve_options o = {.size = sizeof o, .progress = look, .context = &w};
+    lh_solve_options o = {.size = sizeof o, .progress = sample_progress, .context = &w};
     o.threads = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
     o.memory = argc > 5 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
     w.limit_s *= o.threads ? o.threads : 1;
@@ -90,14 +90,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench: cannot make a temporary file\n");
         return 1;
     }
-    must(lh_pipeline_read(argv[1], &p, &err), &err);
+    check_status(lh_pipeline_read(argv[1], &p, &err), &err);
     w.begin_cpu_s = cpu_now();
-    must(lh_solve(p, &o, &s, &err), &err);
+    check_status(lh_solve(p, &o, &s, &err), &err);
     double cpu_s = cpu_now() - w.begin_cpu_s;
-    note(&w, s.makespan_ns, s.bound_ns);
+    add_sample(&w, s.makespan_ns, s.bound_ns);
     print(&s, &w, cpu_s);
     if (argc > 4 && s.schedule)
-        must(lh_schedule_write(s.schedule, argv[4], &err), &err);
+        check_status(lh_schedule_write(s.schedule, argv[4], &err), &err);
     fclose(w.progress);
     lh_solution_fini(&s);
     lh_pipeline_free(p);

@@ -56,12 +56,12 @@ typedef struct run {
     int n[2];
 } run;
 
-static const lh_reschedule *other_path(void *of, uint64_t step)
+static const lh_reschedule *alternate_path(void *of, uint64_t step)
 {
     run *r = of;
     r->given = (lh_reschedule){.size = sizeof r->given,
                                .schedule = r->schedule,
-                               .own_path = true,
+                               .override_path = true,
                                .path = step % 2 ? LH_DATA_PATH_DELEGATED
                                                 : LH_DATA_PATH_DIRECT};
     return &r->given;
@@ -105,7 +105,7 @@ static void train(const config *how, run *r)
     const lh_train_options o = {.size = sizeof o,
                                 .steps = (uint64_t)how->steps,
                                 .context = r,
-                                .reschedule = other_path,
+                                .reschedule = alternate_path,
                                 .progress = note_iteration};
     if (lh_exec_make(p, schedule, NULL, &x, &err) != LH_OK ||
         lh_train_cpu(p, x, &m, &o, &result, &err) != LH_OK)
@@ -116,7 +116,7 @@ static void train(const config *how, run *r)
     lh_pipeline_free(p);
 }
 
-static void overhead(const config *how, run *r)
+static void print_overhead(const config *how, run *r)
 {
     double median[2];
     train(how, r);
@@ -163,7 +163,7 @@ static const published cases[] = {
     {"1f1b", LH_DATA_PATH_MIXED, 5000000, "inproc"},
 };
 
-static double play(const config *how, const published *c, bool first)
+static double run_published(const config *how, const published *c, bool first)
 {
     static const bool slow[] = {true, true};
     lh_error err;
@@ -242,11 +242,11 @@ int main(int argc, char **argv)
     double worst = 0;
     if (how.json)
         bench_begin("paths");
-    overhead(&how, &r);
+    print_overhead(&how, &r);
     if (how.json)
         printf(",\"rows\":[");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const double error = play(&how, &cases[i], i == 0);
+        const double error = run_published(&how, &cases[i], i == 0);
         worst = error > worst ? error : worst;
     }
     printf(how.json ? "],\"worst_error\":%.6f}\n"

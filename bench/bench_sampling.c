@@ -22,7 +22,7 @@
 enum { GPUS_PER_NODE = 2, LARGEST_RATIO = 3 };
 
 /* Best plan found by one search. */
-typedef struct found {
+typedef struct existing_lock {
     double iteration_s; /* 0: no layout fits */
     double cpu_s;
     uint32_t n_plans; /* plans evaluated */
@@ -79,7 +79,7 @@ static void plan(const lh_job *job, const lh_plan_options *options, found *out)
 /* --- enumeration -------------------------------------------------------- */
 
 /* Evaluates all methods, and thus all partitions under each, for a layout. */
-static void try_methods(const lh_job *job, found *out)
+static void plan_methods(const lh_job *job, found *out)
 {
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
@@ -89,12 +89,12 @@ static void try_methods(const lh_job *job, found *out)
     for (uint32_t m = 0; m < lh_n_methods(); m++) {
         lh_job one = *job;
         one.layout.schedule = lh_method_name(m);
-        if (!lh_method_is_choice(one.layout.schedule))
+        if (!lh_method_is_auto(one.layout.schedule))
             plan(&one, &o, out);
     }
 }
 
-static void try_layouts(const lh_job *job, found *out)
+static void plan_layouts(const lh_job *job, found *out)
 {
     static const uint32_t chunks[] = {1, 2, 4};
     lh_job one = *job;
@@ -105,11 +105,11 @@ static void try_layouts(const lh_job *job, found *out)
                 one.layout.chunks_per_device = chunks[c];
                 one.training.recompute = (lh_recompute)r;
                 one.layout.outermost = (lh_outermost)o;
-                try_methods(&one, out);
+                plan_methods(&one, out);
             }
 }
 
-static void try_all(const lh_job *job, found *out)
+static void plan_all(const lh_job *job, found *out)
 {
     lh_job one = *job;
     uint32_t batch = job->training.global_batch;
@@ -123,7 +123,7 @@ static void try_all(const lh_job *job, found *out)
                                              .pipeline = p,
                                              .data = d,
                                              .micro_batch = m};
-                    try_layouts(&one, out);
+                    plan_layouts(&one, out);
                 }
 }
 
@@ -182,7 +182,7 @@ static void measure(const lh_job *job, row *r)
         return;
     o.partition = LH_PARTITION_EXACT;
     plan(job, &o, &r->exact);
-    try_all(job, &r->all);
+    plan_all(job, &r->all);
 }
 
 /* --- results ------------------------------------------------------------ */
@@ -196,7 +196,7 @@ static void print_found(const char *name, const found *f, double best)
     printf("\"cpu_seconds\": %.3f, \"plans\": %u}", f->cpu_s, f->n_plans);
 }
 
-static void consider(const found *f, double *best)
+static void update_best(const found *f, double *best)
 {
     if (f->iteration_s > 0 && (*best <= 0 || f->iteration_s < *best))
         *best = f->iteration_s;
@@ -205,10 +205,10 @@ static void consider(const found *f, double *best)
 static void print_row(const row *r, bool first)
 {
     double best = 0;
-    consider(&r->search, &best);
-    consider(&r->sampled, &best);
-    consider(&r->exact, &best);
-    consider(&r->all, &best);
+    update_best(&r->search, &best);
+    update_best(&r->sampled, &best);
+    update_best(&r->exact, &best);
+    update_best(&r->all, &best);
     printf("%s\n {\"job\": \"%s\", \"gpus\": %u", first ? "" : ",", r->name,
            r->gpus);
     if (best <= 0)

@@ -50,7 +50,7 @@ static void usage(void)
 }
 
 /* Parses a KEY=VALUES argument. Returns false if it is none. */
-static bool take(grid *g, const char *arg)
+static bool parse_key(grid *g, const char *arg)
 {
     for (int k = 0; k < KEYS; k++) {
         size_t len = strlen(names[k]);
@@ -89,7 +89,7 @@ static void plan_one(const lh_job *job, outcome *o)
     o->n_simulated += plan->n_simulated;
     o->n_bounded += plan->n_bounded;
     o->n_memory += plan->n_memory;
-    o->n_left += plan->n_left;
+    o->n_left += plan->n_unexplored;
     if (!o->best || plan->best.iteration_ns < o->best->best.iteration_ns) {
         lh_plan *worse = o->best;
         o->best = plan;
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
     int repeats = argc < 3 ? 0 : atoi(argv[1]), i = 2;
     if (repeats < 1 || repeats > MOST_REPEATS)
         usage();
-    while (i < argc && take(&g, argv[i]))
+    while (i < argc && parse_key(&g, argv[i]))
         i++;
     if (i == argc)
         usage();

@@ -54,11 +54,11 @@ typedef struct grid {
     int top; /* sums are below 2^top */
     double units, unit;
     float limit; /* largest term, so that MOST_TERMS fit */
-} grid;
+} fixed_format;
 
-static grid make_grid(int top)
+static fixed_format make_grid(int top)
 {
-    return (grid){.top = top,
+    return (fixed_format){.top = top,
                   .units = ldexp(1, 63 - top),
                   .unit = ldexp(1, top - 63),
                   .limit = ldexpf(1, top) / MOST_TERMS};
@@ -76,7 +76,7 @@ static grid make_grid(int top)
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 
-typedef uint64_t (*adder)(void *sums, const float *x, size_t n, const grid *g);
+typedef uint64_t (*adder)(void *sums, const float *x, size_t n, const fixed_format *g);
 
 /* Adds terms to sums. Each variant returns the number of terms out of range. */
 ALWAYS uint64_t add_float(float *sums, const float *x, size_t n)
@@ -88,7 +88,7 @@ ALWAYS uint64_t add_float(float *sums, const float *x, size_t n)
 
 /* Compares magnitudes as integers, which vectorises. */
 ALWAYS uint64_t add_fixed(int64_t *sums, const float *x, size_t n,
-                          const grid *g)
+                          const fixed_format *g)
 {
     const double units = g->units;
     uint32_t outside = 0, limit;
@@ -132,7 +132,7 @@ ALWAYS digits raise_to(digits d, uint32_t place)
 }
 
 /* Returns the lowest position whose first digit a float can have. */
-ALWAYS uint32_t place_of(uint32_t bits)
+ALWAYS uint32_t digit_position(uint32_t bits)
 {
     return ((bits >> 23 & 255) + 24 + DIGIT - 1) / DIGIT - 1;
 }
@@ -143,7 +143,7 @@ ALWAYS uint64_t add_bins(uint64_t *sums, const float *x, size_t n,
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        digits d = raise_to(take_apart(sums[i]), place_of(bits));
+        digits d = raise_to(take_apart(sums[i]), digit_position(bits));
         double at = (double)x[i] * units[d.place];
         int32_t first = (int32_t)at;
         d.first += first;
@@ -159,55 +159,55 @@ static const double bin_units[N_BINS] = {
     0x1p150, 0x1p130, 0x1p110, 0x1p90,  0x1p70,  0x1p50,  0x1p30,
     0x1p10,  0x1p-10, 0x1p-30, 0x1p-50, 0x1p-70, 0x1p-90, 0x1p-110};
 
-static uint64_t float_plain(void *s, const float *x, size_t n, const grid *g)
+static uint64_t float_plain(void *s, const float *x, size_t n, const fixed_format *g)
 {
     (void)g;
     return add_float(s, x, n);
 }
 
-static uint64_t fixed_plain(void *s, const float *x, size_t n, const grid *g)
+static uint64_t fixed_plain(void *s, const float *x, size_t n, const fixed_format *g)
 {
     return add_fixed(s, x, n, g);
 }
 
-static uint64_t bins_plain(void *s, const float *x, size_t n, const grid *g)
+static uint64_t bins_plain(void *s, const float *x, size_t n, const fixed_format *g)
 {
     (void)g;
     return add_bins(s, x, n, bin_units);
 }
 
 WIDE static uint64_t float_wide(void *s, const float *x, size_t n,
-                                const grid *g)
+                                const fixed_format *g)
 {
     (void)g;
     return add_float(s, x, n);
 }
 
 WIDE static uint64_t fixed_wide(void *s, const float *x, size_t n,
-                                const grid *g)
+                                const fixed_format *g)
 {
     return add_fixed(s, x, n, g);
 }
 
-WIDE static uint64_t bins_wide(void *s, const float *x, size_t n, const grid *g)
+WIDE static uint64_t bins_wide(void *s, const float *x, size_t n, const fixed_format *g)
 {
     (void)g;
     return add_bins(s, x, n, bin_units);
 }
 
 /* Merges the sums of two groups. */
-static void join_float(void *sums, const void *others, size_t n)
+static void merge_float(void *sums, const void *others, size_t n)
 {
     add_float(sums, others, n);
 }
 
-static void join_fixed(void *sums, const void *others, size_t n)
+static void merge_fixed(void *sums, const void *others, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         ((int64_t *)sums)[i] += ((const int64_t *)others)[i];
 }
 
-static void join_bins(void *sums, const void *others, size_t n)
+static void merge_bins(void *sums, const void *others, size_t n)
 {
     uint64_t *mine = sums;
     const uint64_t *theirs = others;
@@ -222,18 +222,18 @@ static void join_bins(void *sums, const void *others, size_t n)
     }
 }
 
-static double float_value(const void *sums, size_t i, const grid *g)
+static double float_value(const void *sums, size_t i, const fixed_format *g)
 {
     (void)g;
     return (double)((const float *)sums)[i];
 }
 
-static double fixed_value(const void *sums, size_t i, const grid *g)
+static double fixed_value(const void *sums, size_t i, const fixed_format *g)
 {
     return (double)((const int64_t *)sums)[i] * g->unit;
 }
 
-static double bins_value(const void *sums, size_t i, const grid *g)
+static double bins_value(const void *sums, size_t i, const fixed_format *g)
 {
     (void)g;
     digits d = take_apart(((const uint64_t *)sums)[i]);
@@ -242,18 +242,18 @@ static double bins_value(const void *sums, size_t i, const grid *g)
 }
 
 /* One summation method with its functions. */
-typedef struct way {
+typedef struct path_context {
     const char *name;
     size_t bytes;
     adder plain, wide;
     void (*join)(void *sums, const void *others, size_t n);
-    double (*value)(const void *sums, size_t i, const grid *g);
-} way;
+    double (*value)(const void *sums, size_t i, const fixed_format *g);
+} method;
 
-static const way ways[N_WAYS] = {
-    {"float32", 4, float_plain, float_wide, join_float, float_value},
-    {"fixed", 8, fixed_plain, fixed_wide, join_fixed, fixed_value},
-    {"bins", 8, bins_plain, bins_wide, join_bins, bins_value},
+static const method ways[N_WAYS] = {
+    {"float32", 4, float_plain, float_wide, merge_float, float_value},
+    {"fixed", 8, fixed_plain, fixed_wide, merge_fixed, fixed_value},
+    {"bins", 8, bins_plain, bins_wide, merge_bins, bins_value},
 };
 
 /* --- terms -------------------------------------------------------------- */
@@ -264,7 +264,7 @@ static void fail(const char *file, const char *what)
     exit(1);
 }
 
-static void *room(size_t n, size_t size)
+static void *allocate(size_t n, size_t size)
 {
     void *out = calloc(n ? n : 1, size);
     if (!out)
@@ -284,7 +284,7 @@ static void draw_terms(terms *t)
     t->n = DRAWN_VALUES;
     t->n_terms = DRAWN_TERMS;
     for (uint32_t k = 0; k < t->n_terms; k++) {
-        t->of[k] = room(t->n, sizeof(float));
+        t->of[k] = allocate(t->n, sizeof(float));
         for (size_t i = 0; i < t->n; i++) {
             double m = 1 + (double)draw(&state) / 0x1p31;
             int e = (int)(draw(&state) % 250) - 126; /* keeps sums finite */
@@ -304,7 +304,7 @@ static json_t *read_header(const char *name, FILE *file, uint64_t *data)
         *data = *data << 8 | size[i];
     if (*data > 100000000)
         fail(name, "is not a safetensors file");
-    char *text = room(*data, 1);
+    char *text = allocate(*data, 1);
     json_t *header = fread(text, 1, *data, file) == *data
                          ? json_loadb(text, *data, 0, NULL)
                          : NULL;
@@ -343,7 +343,7 @@ static void read_term(terms *t, const char *name)
     if (n == 0 || (t->n_terms > 0 && n != t->n))
         fail(name, "has no means, or others than the file before");
     t->n = n;
-    float *to = t->of[t->n_terms++] = room(n, sizeof *to);
+    float *to = t->of[t->n_terms++] = allocate(n, sizeof *to);
     json_object_foreach (header, key, tensor) {
         if (!is_mean(key))
             continue;
@@ -363,7 +363,7 @@ static void read_term(terms *t, const char *name)
 /* --- order dependence --------------------------------------------------- */
 
 /* Adds terms `order[from]` to `order[to - 1]` sequentially. */
-static uint64_t add_some(const way *w, const terms *t, const grid *g,
+static uint64_t add_range(const method *w, const terms *t, const fixed_format *g,
                          const uint32_t *order, uint32_t from, uint32_t to,
                          void *sums)
 {
@@ -375,14 +375,14 @@ static uint64_t add_some(const way *w, const terms *t, const grid *g,
 }
 
 /* Adds groups of `size` terms separately, then merges them in order. */
-static void add_groups(const way *w, const terms *t, const grid *g,
+static void add_groups(const method *w, const terms *t, const fixed_format *g,
                        const uint32_t *order, uint32_t size, void *sums)
 {
-    void *group = room(t->n, w->bytes);
+    void *group = allocate(t->n, w->bytes);
     memset(sums, 0, t->n * w->bytes);
     for (uint32_t k = 0; k < t->n_terms; k += size) {
         uint32_t end = k + size < t->n_terms ? k + size : t->n_terms;
-        add_some(w, t, g, order, k, end, group);
+        add_range(w, t, g, order, k, end, group);
         w->join(sums, group, t->n);
     }
     free(group);
@@ -418,18 +418,18 @@ static void add_exactly(const terms *t, double *sums, double *sizes)
  * terms' magnitudes, and the error of in-order sums against exact ones: the
  * worst relative error, and the error norm relative to the exact norm. Returns
  * the number that differ. */
-static size_t compare_orders(const way *w, const terms *t, const grid *g,
+static size_t compare_orders(const method *w, const terms *t, const fixed_format *g,
                              const double *exact, const double *sizes)
 {
     uint32_t order[MOST_TERMS];
     uint64_t state = 7;
-    unsigned char *first = room(t->n, w->bytes), *other = room(t->n, w->bytes);
-    bool *differs = room(t->n, sizeof *differs);
+    unsigned char *first = allocate(t->n, w->bytes), *other = allocate(t->n, w->bytes);
+    bool *differs = allocate(t->n, sizeof *differs);
     double apart = 0, worst = 0, squares = 0, all = 0;
     size_t n = 0;
     for (uint32_t k = 0; k < t->n_terms; k++)
         order[k] = k;
-    uint64_t outside = add_some(w, t, g, order, 0, t->n_terms, first);
+    uint64_t outside = add_range(w, t, g, order, 0, t->n_terms, first);
     for (int turn = 0; turn < SHUFFLES + 3; turn++) {
         if (turn < 3)
             add_groups(w, t, g, order, 2u << turn, other);
@@ -473,7 +473,7 @@ static double processor_time(void)
 }
 
 /* Measures nanoseconds per value for each method, in alternating rounds. */
-static void measure(const terms *t, const grid *g, size_t n, bool wide,
+static void measure(const terms *t, const fixed_format *g, size_t n, bool wide,
                     double ns[N_WAYS])
 {
     double rounds[N_WAYS][ROUNDS];
@@ -481,7 +481,7 @@ static void measure(const terms *t, const grid *g, size_t n, bool wide,
     uint64_t outside = 0;
     void *sums[N_WAYS];
     for (int w = 0; w < N_WAYS; w++)
-        sums[w] = room(n, ways[w].bytes);
+        sums[w] = allocate(n, ways[w].bytes);
     for (int k = 0; k < ROUNDS; k++)
         for (int w = 0; w < N_WAYS; w++) {
             adder add = wide ? ways[w].wide : ways[w].plain;
@@ -501,7 +501,7 @@ static void measure(const terms *t, const grid *g, size_t n, bool wide,
         printf(" ");
 }
 
-static void print_times(const terms *t, const grid *g, size_t n)
+static void print_times(const terms *t, const fixed_format *g, size_t n)
 {
     for (int wide = 0; wide <= (HAS_WIDE ? 1 : 0); wide++) {
         double ns[N_WAYS];
@@ -526,7 +526,7 @@ static int compare_floats(const void *a, const void *b)
 static void print_magnitudes(const terms *t)
 {
     static const double shares[] = {0, .001, .01, .5, .99, 1};
-    float *all = room(t->n * t->n_terms, sizeof *all);
+    float *all = allocate(t->n * t->n_terms, sizeof *all);
     size_t n = 0;
     for (uint32_t k = 0; k < t->n_terms; k++)
         for (size_t i = 0; i < t->n; i++)
@@ -546,14 +546,14 @@ static void print_magnitudes(const terms *t)
 static void print_range(const terms *t, int top, const double *exact,
                         const double *sizes)
 {
-    const grid g = make_grid(top);
+    const fixed_format g = make_grid(top);
     uint32_t order[MOST_TERMS];
-    int64_t *sums = room(t->n, sizeof *sums);
+    int64_t *sums = allocate(t->n, sizeof *sums);
     size_t lost = 0, worse = 0;
     double worst = 0;
     for (uint32_t k = 0; k < t->n_terms; k++)
         order[k] = k;
-    uint64_t outside = add_some(&ways[1], t, &g, order, 0, t->n_terms, sums);
+    uint64_t outside = add_range(&ways[1], t, &g, order, 0, t->n_terms, sums);
     for (size_t i = 0; i < t->n; i++) {
         double d = fabs(fixed_value(sums, i, &g) - exact[i]);
         lost += sums[i] == 0 && exact[i] != 0;
@@ -571,13 +571,13 @@ static void print_range(const terms *t, int top, const double *exact,
 int main(int argc, char **argv)
 {
     terms t = {0};
-    const grid g = make_grid(10);
+    const fixed_format g = make_grid(10);
     size_t differ[N_WAYS];
     for (int i = 1; i < argc; i++)
         read_term(&t, argv[i]);
     if (argc < 2)
         draw_terms(&t);
-    double *exact = room(t.n, sizeof *exact), *sizes = room(t.n, sizeof *sizes);
+    double *exact = allocate(t.n, sizeof *exact), *sizes = allocate(t.n, sizeof *sizes);
     add_exactly(&t, exact, sizes);
     bench_begin("sums");
     printf(",\n \"of\": \"%s\", \"terms\": %" PRIu32 ", \"values\": %zu",

@@ -84,7 +84,7 @@ static lh_pipeline *make_pipeline(const config *how)
     return p;
 }
 
-static void play(const config *how, run *r)
+static void run_engine(const config *how, run *r)
 {
     lh_error err;
     lh_exec *x;
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
     const config how = read_arguments(argc, argv);
     double median[2], most[2];
     r.how = &how;
-    play(&how, &r);
+    run_engine(&how, &r);
     for (int i = 0; i < 2; i++) {
         median[i] = bench_median(r.gaps[i], r.n[i]);
         most[i] = r.gaps[i][r.n[i] - 1];

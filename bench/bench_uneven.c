@@ -35,7 +35,7 @@ static double cpu_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static bool look(void *context, const lh_solve_progress *now)
+static bool check_time_limit(void *context, const lh_solve_progress *now)
 {
     const watch *w = context;
     (void)now;
@@ -47,10 +47,10 @@ static void measure(const bench_family *k, uint64_t seed, double limit_s,
 {
     lh_pipeline *p = bench_irregular(k, seed);
     watch w = {cpu_now(), limit_s};
-    lh_solve_options o = {.size = sizeof o, .progress = look, .context = &w};
+    lh_solve_options o = {.size = sizeof o, .progress = check_time_limit, .context = &w};
     lh_solution s = {0};
     lh_error err = {0};
-    bench_must(lh_solve(p, &o, &s, &err), &err);
+    bench_check_status(lh_solve(p, &o, &s, &err), &err);
     double took = cpu_now() - w.begin_s;
     double gap =
         s.schedule ? (double)s.makespan_ns / (double)s.bound_ns - 1 : INFINITY;

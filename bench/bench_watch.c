@@ -59,7 +59,7 @@ static void note_iteration(void *of, const lh_iteration *it)
     r->last = now;
 }
 
-static void play(const config *how, const lh_pipeline *p, const lh_exec *x,
+static void run_engine(const config *how, const lh_pipeline *p, const lh_exec *x,
                  bool watches, run *r)
 {
     lh_error err;
@@ -98,17 +98,17 @@ static lh_pipeline *make_pipeline(const config *how)
 }
 
 /* Returns `ns` varied by about 5 %. */
-static int64_t about(uint64_t *state, int64_t ns)
+static int64_t draw_around(uint64_t *state, int64_t ns)
 {
     *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407U;
     return ns + ns * ((int64_t)(*state >> 54) - 512) / 8192;
 }
 
 /* Builds a synthetic observation of an iteration with 8 stages. */
-static lh_seen make_seen(const config *how, uint64_t step,
-                         lh_seen_message *messages, lh_seen_pass *passes)
+static lh_observation make_observation(const config *how, uint64_t step,
+                         lh_observed_message *messages, lh_observed_pass *passes)
 {
-    lh_seen seen = {.size = sizeof seen,
+    lh_observation seen = {.size = sizeof seen,
                     .step = step,
                     .messages = messages,
                     .passes = passes};
@@ -117,24 +117,24 @@ static lh_seen make_seen(const config *how, uint64_t step,
         for (uint32_t m = 0; m < (uint32_t)how->microbatches; m++) {
             const int64_t at = (int64_t)(10 * m + c) * 10000;
             for (uint8_t kind = LH_F; kind <= LH_W; kind++)
-                passes[seen.n_passes++] = (lh_seen_pass){
+                passes[seen.n_passes++] = (lh_observed_pass){
                     {.chunk = c, .microbatch = m, .n_parts = 1, .kind = kind},
-                    about(&state, 1000)};
+                    draw_around(&state, 1000)};
             for (uint32_t back = 0; c + 1 < RANKS && back < 2; back++)
-                messages[seen.n_messages++] = (lh_seen_message){
+                messages[seen.n_messages++] = (lh_observed_message){
                     .link = 2 * c + back,
                     .produced_ns = at,
                     .entered_ns = at,
-                    .arrived_ns = at + about(&state, 20000),
+                    .arrived_ns = at + draw_around(&state, 20000),
                 };
         }
     return seen;
 }
 
-static double monitor_alone(const config *how)
+static double measure_monitor(const config *how)
 {
-    static lh_seen_message messages[2 * RANKS * MOST_MICROBATCHES];
-    static lh_seen_pass passes[3 * RANKS * MOST_MICROBATCHES];
+    static lh_observed_message messages[2 * RANKS * MOST_MICROBATCHES];
+    static lh_observed_pass passes[3 * RANKS * MOST_MICROBATCHES];
     lh_error err;
     lh_monitor *monitor;
     lh_schedule *s;
@@ -156,7 +156,7 @@ static double monitor_alone(const config *how)
         lh_monitor_make(p, s, NULL, &monitor, &err) != LH_OK)
         bench_die(&err);
     for (uint64_t i = 0; i < 2 * MONITORED; i++) {
-        const lh_seen seen = make_seen(how, i, messages, passes);
+        const lh_observation seen = make_observation(how, i, messages, passes);
         const double from = processor_time();
         if (lh_monitor_add(monitor, &seen, &err) != LH_OK)
             bench_die(&err);
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < how.rounds; i++) {
         /* Alternate the order: the first run is sometimes faster. */
         for (int k = 0; k < 2; k++)
-            play(&how, p, x, k ^ (i & 1), &runs[k ^ (i & 1)]);
+            run_engine(&how, p, x, k ^ (i & 1), &runs[k ^ (i & 1)]);
         medians[i] = runs[1].median / runs[0].median - 1;
         means[i] = runs[1].mean / runs[0].mean - 1;
         processors[i] = runs[1].processor / runs[0].processor - 1;
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
     const double median = bench_median(medians, how.rounds);
     const double mean = bench_median(means, how.rounds);
     const double processor = bench_median(processors, how.rounds);
-    const double alone = monitor_alone(&how);
+    const double alone = measure_monitor(&how);
     if (how.json) {
         bench_begin("watch");
         printf(",\"microbatches\":%d,\"iteration_s\":%.9f,\"median\":%.6f,"

@@ -11,16 +11,16 @@
 #include <stdio.h>
 
 /* Prints tables 5 and 6: static rows and greedy. */
-void crosspipe_tables(FILE *to, const page_how *how);
+void crosspipe_tables(FILE *to, const page_options *how);
 /* Prints the memory of case 2. */
-void crosspipe_memory(FILE *to, const page_how *how);
+void crosspipe_memory(FILE *to, const page_options *how);
 
 /* Figures; the number is the paper's. */
-void crosspipe_slowdowns(FILE *to, const page_how *how);   /* figure 8 */
-void crosspipe_datacenters(FILE *to, const page_how *how); /* figure 9 */
-void crosspipe_delays(FILE *to, const page_how *how);      /* figure 11 */
-void crosspipe_degrees(FILE *to, const page_how *how);     /* figure 12 */
-void crosspipe_strides(FILE *to, const page_how *how);     /* figure 15 */
+void crosspipe_slowdowns(FILE *to, const page_options *how);   /* figure 8 */
+void crosspipe_datacenters(FILE *to, const page_options *how); /* figure 9 */
+void crosspipe_delays(FILE *to, const page_options *how);      /* figure 11 */
+void crosspipe_degrees(FILE *to, const page_options *how);     /* figure 12 */
+void crosspipe_strides(FILE *to, const page_options *how);     /* figure 15 */
 
 /* Writes figure 8's curves as a report. Returns false after printing an error.
  */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *how_sure(bool proven, char *text, size_t room, double gap)
+static const char *format_gap(bool proven, char *text, size_t room, double gap)
 {
     if (proven)
         return "proven";
@@ -47,10 +47,10 @@ static const static_schedule statics[] = {
 };
 enum { N_STATICS = sizeof statics / sizeof statics[0] };
 
-static paper_pipe delayed(const model *m, const char *placement, bool transfer,
+static paper_pipeline delayed_pipeline(const model *m, const char *placement, bool transfer,
                           double ratio)
 {
-    paper_pipe q = {.placement = placement,
+    paper_pipeline q = {.placement = placement,
                     .devices = m->devices,
                     .microbatches = m->microbatches,
                     .f_ms = m->f_ms,
@@ -66,13 +66,13 @@ static paper_pipe delayed(const model *m, const char *placement, bool transfer,
 static double static_ms(const model *m, const static_schedule *s, bool transfer,
                         double ratio, bool arranged)
 {
-    paper_pipe q = delayed(m, s->placement, transfer, ratio);
+    paper_pipeline q = delayed_pipeline(m, s->placement, transfer, ratio);
     paper_run how = {.method = s->method,
                      .receives = arranged ? LH_RECEIVES_EARLY : s->receives};
 
     if (s->unlimited)
         q.memory = 0;
-    return paper_pipe_ms(&q, &how);
+    return paper_pipeline_makespan_ms(&q, &how);
 }
 
 static void print_number(FILE *to, const model *m, double ms)
@@ -83,10 +83,10 @@ static void print_number(FILE *to, const model *m, double ms)
 static void print_delay(FILE *to, const model *m, bool transfer, double ratio)
 {
     paper_run sub = {.method = "greedy", .sub_blocks = 8};
-    paper_pipe ud = delayed(m, "ud", transfer, ratio);
-    paper_pipe wave = delayed(m, "wave", transfer, ratio);
-    paper_best of_ud = paper_pipe_solve(&ud, 20000000);
-    paper_best of_wave = paper_pipe_solve(&wave, 20000000);
+    paper_pipeline ud = delayed_pipeline(m, "ud", transfer, ratio);
+    paper_pipeline wave = delayed_pipeline(m, "wave", transfer, ratio);
+    paper_best of_ud = paper_pipeline_solve(&ud, 20000000);
+    paper_best of_wave = paper_pipeline_solve(&wave, 20000000);
 
     fprintf(to, "| %s %g |", transfer ? "transfer" : "latency", ratio);
     for (int i = 0; i < N_STATICS; i++) {
@@ -95,7 +95,7 @@ static void print_delay(FILE *to, const model *m, bool transfer, double ratio)
         print_number(to, m, static_ms(m, &statics[i], transfer, ratio, true));
         fputs(" |", to);
     }
-    print_number(to, m, paper_pipe_ms(&ud, &sub));
+    print_number(to, m, paper_pipeline_makespan_ms(&ud, &sub));
     fputs(" |", to);
     print_number(to, m, of_ud.ms);
     fputs(" |", to);
@@ -137,9 +137,9 @@ static void print_saving(FILE *to, const static_schedule *s, const char *title,
 static void print_savings(FILE *to, bool quick)
 {
     paper_run sub = {.method = "greedy", .sub_blocks = 8};
-    paper_pipe ud = delayed(&models[0], "ud", true, 2);
-    double solved = paper_pipe_solve(&ud, 20000000).ms;
-    double greedy = paper_pipe_ms(&ud, &sub);
+    paper_pipeline ud = delayed_pipeline(&models[0], "ud", true, 2);
+    double solved = paper_pipeline_solve(&ud, 20000000).ms;
+    double greedy = paper_pipeline_makespan_ms(&ud, &sub);
 
     fputs("### M70, transfer 2: less time than the static schedule\n\n"
           "| schedule | static one | as it is | _O |\n"
@@ -150,15 +150,15 @@ static void print_savings(FILE *to, bool quick)
     print_saving(to, &statics[0], "CrossUDSub", greedy);
     print_saving(to, &statics[2], "CrossUDSub", greedy);
     if (!quick) {
-        paper_pipe wave = delayed(&models[0], "wave", true, 2);
+        paper_pipeline wave = delayed_pipeline(&models[0], "wave", true, 2);
 
         print_saving(to, &statics[3], "CrossWave, proven",
-                     paper_pipe_solve(&wave, 20000000).ms);
+                     paper_pipeline_solve(&wave, 20000000).ms);
     }
     fputs("| the paper, at most | not said which | 33.6 % | 21.9 % |\n", to);
 }
 
-void crosspipe_delays(FILE *to, const page_how *how)
+void crosspipe_delays(FILE *to, const page_options *how)
 {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         print_model(to, &models[i], how->quick);
@@ -197,7 +197,7 @@ static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
 {
     double scale = 8. / stages; /* times are given for 8 stages */
     unsigned memory = t->share > 0 ? activations(stages, t->share) : stages;
-    paper_pipe q = {.placement = "ud",
+    paper_pipeline q = {.placement = "ud",
                     .devices = stages,
                     .microbatches = EACH * stages,
                     .f_ms = 38 * scale,
@@ -207,11 +207,11 @@ static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
                     .latency_ms = t->latency * 38 * 2,
                     .transfer_ms = t->transfer * 38 * scale,
                     .memory = memory};
-    paper_best ud = paper_pipe_solve(&q, 3000000);
+    paper_best ud = paper_pipeline_solve(&q, 3000000);
     char sure[2][32];
 
     q.placement = "wave";
-    paper_best wave = paper_pipe_solve(&q, 3000000);
+    paper_best wave = paper_pipeline_solve(&q, 3000000);
 
     fprintf(to, "| %g, %g |", t->latency, t->transfer);
     if (t->share > 0)
@@ -221,14 +221,14 @@ static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
     fprintf(
         to, " %u x %u | %u | %u | %.3f, %s | %.3f, %s |\n", stages,
         NODES / stages, EACH * stages, memory, ud.ms / 1e3,
-        how_sure(ud.proven, sure[0], sizeof sure[0], ud.ms / ud.bound_ms - 1),
+        format_gap(ud.proven, sure[0], sizeof sure[0], ud.ms / ud.bound_ms - 1),
         wave.ms / 1e3,
-        how_sure(wave.proven, sure[1], sizeof sure[1],
+        format_gap(wave.proven, sure[1], sizeof sure[1],
                  wave.ms / wave.bound_ms - 1));
     return fmin(ud.ms, wave.ms) / 1e3;
 }
 
-void crosspipe_degrees(FILE *to, const page_how *how)
+void crosspipe_degrees(FILE *to, const page_options *how)
 {
     static const tradeoff all[] = {{1, .25, .25}, {.125, 2, .25}, {1, .25, .5},
                                    {.125, 2, .5}, {1, .25, 0},    {.125, 2, 0}};
@@ -265,9 +265,9 @@ void crosspipe_degrees(FILE *to, const page_how *how)
 
 static const double stride_ms = 15; /* 1.5 F */
 
-static paper_pipe stride_setting(const char *placement, bool delayed_links)
+static paper_pipeline stride_setting(const char *placement, bool delayed_links)
 {
-    return (paper_pipe){.placement = placement,
+    return (paper_pipeline){.placement = placement,
                         .devices = 16,
                         .microbatches = 32,
                         .f_ms = 10,
@@ -281,14 +281,14 @@ static paper_pipe stride_setting(const char *placement, bool delayed_links)
 static void print_stride(FILE *to, const static_schedule *s)
 {
     paper_run how = {.method = s->method};
-    paper_pipe q = stride_setting(s->placement, false);
+    paper_pipeline q = stride_setting(s->placement, false);
 
     if (s->unlimited)
         q.memory = 0;
-    double quiet = paper_pipe_ms(&q, &how);
+    double quiet = paper_pipeline_makespan_ms(&q, &how);
 
     q.latency_ms = stride_ms;
-    double slow = paper_pipe_ms(&q, &how);
+    double slow = paper_pipeline_makespan_ms(&q, &how);
 
     fprintf(to, "| %s | %.1f | %.1f | %.1f | |\n", s->title, quiet / 10,
             slow / 10, (slow - quiet) / stride_ms);
@@ -297,10 +297,10 @@ static void print_stride(FILE *to, const static_schedule *s)
 static void print_optimal_stride(FILE *to, const char *title,
                                  const char *placement)
 {
-    paper_pipe quiet = stride_setting(placement, false);
-    paper_pipe slow = stride_setting(placement, true);
-    paper_best a = paper_pipe_solve(&quiet, 5000000);
-    paper_best b = paper_pipe_solve(&slow, 5000000);
+    paper_pipeline quiet = stride_setting(placement, false);
+    paper_pipeline slow = stride_setting(placement, true);
+    paper_best a = paper_pipeline_solve(&quiet, 5000000);
+    paper_best b = paper_pipeline_solve(&slow, 5000000);
 
     fprintf(to, "| %s | %.1f | %.1f | %.1f |", title, a.ms / 10, b.ms / 10,
             (b.ms - a.ms) / stride_ms);
@@ -311,7 +311,7 @@ static void print_optimal_stride(FILE *to, const char *title,
                 b.bound_ms / 10);
 }
 
-void crosspipe_strides(FILE *to, const page_how *how)
+void crosspipe_strides(FILE *to, const page_options *how)
 {
     fputs("| schedule | no delay, F | 1.5 F, F | longer by, latencies | "
           "optimum |\n| --- | --- | --- | --- | --- |\n",

@@ -49,9 +49,9 @@ typedef struct panel {
     bool proven[N_CURVES][N_POINTS];
 } panel;
 
-static paper_pipe point_setting(const curve *c, bool transfers, int point)
+static paper_pipeline point_setting(const curve *c, bool transfers, int point)
 {
-    paper_pipe q = {.placement = c->placement,
+    paper_pipeline q = {.placement = c->placement,
                     .devices = 4,
                     .microbatches = 8,
                     .f_ms = 10,
@@ -66,20 +66,20 @@ static paper_pipe point_setting(const curve *c, bool transfers, int point)
 
 static void compute_point(panel *p, int i, int point)
 {
-    paper_pipe q = point_setting(&curves[i], p->transfers, point);
+    paper_pipeline q = point_setting(&curves[i], p->transfers, point);
 
     if (curves[i].how.method) {
-        p->ms[i][point] = paper_pipe_ms(&q, &curves[i].how);
+        p->ms[i][point] = paper_pipeline_makespan_ms(&q, &curves[i].how);
         return;
     }
-    paper_best best = paper_pipe_solve(&q, 20000000);
+    paper_best best = paper_pipeline_solve(&q, 20000000);
 
     p->ms[i][point] = best.ms;
     p->proven[i][point] = best.proven;
 }
 
 /* Checks whether --quick skips a point: it computes only the end points. */
-static bool is_left_out(bool quick, int point)
+static bool is_skipped(bool quick, int point)
 {
     return quick && point > 0 && point < N_POINTS - 1;
 }
@@ -88,7 +88,7 @@ static void compute_panel(panel *p, bool quick)
 {
     for (int point = 0; point < N_POINTS; point++)
         for (int i = 0; i < N_CURVES; i++)
-            if (!is_left_out(quick, point))
+            if (!is_skipped(quick, point))
                 compute_point(p, i, point);
 }
 
@@ -107,7 +107,7 @@ static void print_panel(FILE *to, const panel *p, bool quick, double base)
         fputs(" --- |", to);
     fputc('\n', to);
     for (int point = 0; point < N_POINTS; point++) {
-        if (is_left_out(quick, point))
+        if (is_skipped(quick, point))
             continue;
         fprintf(to, "| %.2f |", .25 * point);
         for (int i = 0; i < N_CURVES; i++)
@@ -131,7 +131,7 @@ static double worst_ratio(const panel p[2], int of, int by)
 
 /* Returns the first point from which UD remains the fastest placement;
  * N_POINTS: none. */
-static int ud_wins_from(const panel *p)
+static int find_ud_crossover(const panel *p)
 {
     int from = N_POINTS;
 
@@ -141,14 +141,14 @@ static int ud_wins_from(const panel *p)
     return from;
 }
 
-static double growth(const panel *p, int of)
+static double slowdown(const panel *p, int of)
 {
     return p->ms[of][N_POINTS - 1] / p->ms[of][0];
 }
 
 /* Returns the first point where a transfer costs more than an equally long
  * latency. */
-static int queues_from(const panel p[2], int of)
+static int find_queueing_onset(const panel p[2], int of)
 {
     int point = 0;
 
@@ -168,10 +168,10 @@ static void print_from(FILE *to, const char *text, int point)
  * of 2 F. */
 static double greedy_wave(double base)
 {
-    paper_pipe q = point_setting(&curves[WAVE], true, N_POINTS - 1);
+    paper_pipeline q = point_setting(&curves[WAVE], true, N_POINTS - 1);
     paper_run greedy = {.method = "greedy"};
 
-    return paper_pipe_ms(&q, &greedy) / base;
+    return paper_pipeline_makespan_ms(&q, &greedy) / base;
 }
 
 static void print_claims(FILE *to, const panel p[2], double base)
@@ -187,14 +187,14 @@ static void print_claims(FILE *to, const panel p[2], double base)
     fputs("| Wave is the more efficient at small delays, UD as they grow | UD "
           "is the fastest",
           to);
-    print_from(to, " from a latency of %.2f F on", ud_wins_from(&p[0]));
-    print_from(to, ", from a transfer of %.2f F on", ud_wins_from(&p[1]));
+    print_from(to, " from a latency of %.2f F on", find_ud_crossover(&p[0]));
+    print_from(to, ", from a transfer of %.2f F on", find_ud_crossover(&p[1]));
     fprintf(to,
             " |\n| Loop is the most sensitive to delays | from 0 to 2 F UD "
             "grows %.2f times over latency and %.2f over transfer, Wave %.2f "
             "and %.2f, Loop %.2f and %.2f |\n",
-            growth(&p[0], UD), growth(&p[1], UD), growth(&p[0], WAVE),
-            growth(&p[1], WAVE), growth(&p[0], LOOP), growth(&p[1], LOOP));
+            slowdown(&p[0], UD), slowdown(&p[1], UD), slowdown(&p[0], WAVE),
+            slowdown(&p[1], WAVE), slowdown(&p[0], LOOP), slowdown(&p[1], LOOP));
     fprintf(to,
             "| greedy CrossUDSub matches the solver's CrossUD in most regimes "
             "| it is at most %.1f %% above; on Wave greedy comes to %.2f at a "
@@ -205,20 +205,20 @@ static void print_claims(FILE *to, const panel p[2], double base)
           "chunk's forward (F on UD, half of it on Wave and Loop) | with the "
           "solver's schedules a transfer costs more than a latency as long",
           to);
-    print_from(to, " on UD from %.2f F on", queues_from(p, UD));
-    print_from(to, ", on Wave from %.2f F on", queues_from(p, WAVE));
-    print_from(to, ", on Loop from %.2f F on", queues_from(p, LOOP));
+    print_from(to, " on UD from %.2f F on", find_queueing_onset(p, UD));
+    print_from(to, ", on Wave from %.2f F on", find_queueing_onset(p, WAVE));
+    print_from(to, ", on Loop from %.2f F on", find_queueing_onset(p, LOOP));
     fputs(" |\n", to);
 }
 
 static double undelayed_zb_v(void)
 {
-    paper_pipe zero = point_setting(&curves[ZB_V], false, 0);
+    paper_pipeline zero = point_setting(&curves[ZB_V], false, 0);
 
-    return paper_pipe_ms(&zero, &curves[ZB_V].how);
+    return paper_pipeline_makespan_ms(&zero, &curves[ZB_V].how);
 }
 
-void crosspipe_slowdowns(FILE *to, const page_how *how)
+void crosspipe_slowdowns(FILE *to, const page_options *how)
 {
     panel p[2] = {{.transfers = false}, {.transfers = true}};
     double base = undelayed_zb_v();
@@ -311,7 +311,7 @@ static double best_of(double f_ms, double latency_ms, double transfer_ms,
     double best = -1;
 
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
-        paper_pipe q = {.placement = tries[i].placement,
+        paper_pipeline q = {.placement = tries[i].placement,
                         .devices = 16,
                         .microbatches = 32,
                         .f_ms = f_ms,
@@ -321,7 +321,7 @@ static double best_of(double f_ms, double latency_ms, double transfer_ms,
                         .latency_ms = latency_ms,
                         .transfer_ms = transfer_ms,
                         .memory = 16};
-        double ms = paper_pipe_ms(&q, &tries[i].how);
+        double ms = paper_pipeline_makespan_ms(&q, &tries[i].how);
 
         if (ms >= 0 && (best < 0 || ms < best)) {
             best = ms;
@@ -354,7 +354,7 @@ static void print_rates(FILE *to, double f, double single)
         }
 }
 
-void crosspipe_datacenters(FILE *to, const page_how *how)
+void crosspipe_datacenters(FILE *to, const page_options *how)
 {
     const char *which = "";
     double f = forward_ms();

@@ -43,10 +43,10 @@ static const column columns[4] = {
 
 /* Builds a table cell. The durations were fitted to the six zero-delay static
  * cells. */
-static paper_pipe case_setting(int which, int delay, unsigned datacenters,
+static paper_pipeline case_setting(int which, int delay, unsigned datacenters,
                                const char *placement)
 {
-    paper_pipe q = {.placement = placement,
+    paper_pipeline q = {.placement = placement,
                     .devices = 8,
                     .microbatches = which == 0 ? 16 : 32,
                     .f_ms = 38,
@@ -86,9 +86,9 @@ static void print_row(FILE *to, int which, int delay, unsigned datacenters,
             fputs(" |", to);
             continue;
         }
-        paper_pipe q =
+        paper_pipeline q =
             case_setting(which, delay, datacenters, columns[k].placement);
-        double ms = paper_pipe_ms(&q, &columns[k].how);
+        double ms = paper_pipeline_makespan_ms(&q, &columns[k].how);
 
         print_cell(to, ms / 1e3 / q.microbatches, published[k], &total[k]);
     }
@@ -113,7 +113,7 @@ static void print_table(FILE *to, const char *title, unsigned datacenters,
     fputc('\n', to);
 }
 
-void crosspipe_tables(FILE *to, const page_how *how)
+void crosspipe_tables(FILE *to, const page_options *how)
 {
     sums total[4] = {{0}};
 
@@ -150,10 +150,10 @@ static bool print_memories(FILE *to, unsigned datacenters, int delay,
     fprintf(to, "| %u | %g, %g | %.3f |", datacenters, delays[delay][0],
             delays[delay][1], paper);
     for (int m = 0; m < N_MEMORIES; m++) {
-        paper_pipe q = case_setting(RECOMPUTED, delay, datacenters, "ud");
+        paper_pipeline q = case_setting(RECOMPUTED, delay, datacenters, "ud");
 
         q.memory = memories[m];
-        paper_best best = paper_pipe_solve(&q, 3000000);
+        paper_best best = paper_pipeline_solve(&q, 3000000);
         double s = best.ms / 1e3 / q.microbatches;
         double bound_s = best.bound_ms / 1e3 / q.microbatches;
 
@@ -169,7 +169,7 @@ static bool print_memories(FILE *to, unsigned datacenters, int delay,
     return contradicted;
 }
 
-void crosspipe_memory(FILE *to, const page_how *how)
+void crosspipe_memory(FILE *to, const page_options *how)
 {
     sums total[N_MEMORIES] = {{0}};
     int n_contradicted = 0;

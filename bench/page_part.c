@@ -23,7 +23,7 @@ static bool find_part(const char *page, const char *marker, const char **from,
     return *to != NULL;
 }
 
-static bool near_enough(double a, double b, double give)
+static bool is_close(double a, double b, double give)
 {
     return fabs(a - b) <= fmax(give, 0.02 * fmax(fabs(a), fabs(b)));
 }
@@ -42,7 +42,7 @@ static bool texts_agree(const char *a, const char *a_end, const char *b,
         if (begins_number(a) && begins_number(b)) {
             char *a_next, *b_next;
 
-            if (!near_enough(strtod(a, &a_next), strtod(b, &b_next), give))
+            if (!is_close(strtod(a, &a_next), strtod(b, &b_next), give))
                 return false;
             a = a_next;
             b = b_next;
@@ -109,7 +109,7 @@ bool page_argument(int argc, char **argv, int *i, page_arguments *a)
 
 /* --- page tables -------------------------------------------------------- */
 
-static char *print_table(const page_table *part, const page_how *how)
+static char *print_table(const page_section *part, const page_options *how)
 {
     char *made = NULL;
     size_t len = 0;
@@ -126,7 +126,7 @@ static char *print_table(const page_table *part, const page_how *how)
 
 /* Returns the first line of `made` that the text lacks, in order; NULL: the
  * text has all. */
-static const char *missing_line(const char *made, const char *from,
+static const char *find_missing_line(const char *made, const char *from,
                                 const char *to)
 {
     while (*made) {
@@ -157,7 +157,7 @@ static bool check_table(const char *marker, const char *path, const char *page,
         return false;
     }
     if (quick)
-        missing = missing_line(made, from, to);
+        missing = find_missing_line(made, from, to);
     else
         missing = strlen(made) == (size_t)(to - from) &&
                           memcmp(made, from, strlen(made)) == 0
@@ -181,8 +181,8 @@ static bool write_table(const char *marker, const char *path, const char *page,
     return false;
 }
 
-static bool keep_table(const char *program, const page_table *part,
-                       const page_arguments *a, const page_how *how)
+static bool update_table(const char *program, const page_section *part,
+                       const page_arguments *a, const page_options *how)
 {
     char marker[80];
     char *made = print_table(part, how);
@@ -201,11 +201,11 @@ static bool keep_table(const char *program, const page_table *part,
     return ok;
 }
 
-int page_program(const char *program, const page_table *tables, size_t n,
+int page_program(const char *program, const page_section *tables, size_t n,
                  const char *folder, int argc, char **argv)
 {
     page_arguments a = {.folder = folder};
-    page_how how = {0};
+    page_options how = {0};
     bool ok = true;
 
     for (int i = 1; i < argc; i++) {
@@ -222,6 +222,6 @@ int page_program(const char *program, const page_table *tables, size_t n,
     }
     how.folder = a.folder;
     for (size_t i = 0; i < n; i++)
-        ok = keep_table(program, &tables[i], &a, &how) && ok;
+        ok = update_table(program, &tables[i], &a, &how) && ok;
     return !ok;
 }

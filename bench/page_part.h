@@ -13,17 +13,17 @@ bool page_part(const char *program, const char *path, bool write, double give,
                const char *made);
 
 /* Options passed to the part's print callback. */
-typedef struct page_how {
+typedef struct page_options {
     bool quick; /* only lines computed within seconds */
     const char *folder;
-} page_how;
+} page_options;
 
 /* Generated part of a page, between two lines that begin with "<!-- PROGRAM
  * NAME:". */
-typedef struct page_table {
+typedef struct page_section {
     const char *name;
-    void (*print)(FILE *to, const page_how *how);
-} page_table;
+    void (*print)(FILE *to, const page_options *how);
+} page_section;
 
 /* Runs a program that generates such parts, which are equal on every machine:
  *
@@ -33,7 +33,7 @@ typedef struct page_table {
  * the quickly computed lines are not in their part in that order. Without
  * arguments the parts are printed. `folder` is the default FOLDER. Returns the
  * exit status. */
-int page_program(const char *program, const page_table *tables, size_t n,
+int page_program(const char *program, const page_section *tables, size_t n,
                  const char *folder, int argc, char **argv);
 
 /* Arguments of a program with generated parts. */

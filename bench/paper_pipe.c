@@ -12,7 +12,7 @@
 
 #define MS 1e6 /* ns */
 
-void paper_must(lh_status status, const lh_error *err)
+void paper_check_status(lh_status status, const lh_error *err)
 {
     if (status == LH_OK)
         return;
@@ -40,7 +40,7 @@ static void append(text *t, const char *format, ...)
     }
 }
 
-lh_pipeline *paper_pipe_make(const paper_pipe *q)
+lh_pipeline *paper_pipeline_build(const paper_pipeline *q)
 {
     unsigned chunks = strcmp(q->placement, "ud") == 0 ? 1 : 2;
     lh_pipeline *p = NULL;
@@ -65,7 +65,7 @@ lh_pipeline *paper_pipe_make(const paper_pipe *q)
                d, d + 1, q->delays_ms[d], d + 1, d, q->delays_ms[d]);
     if (q->memory)
         append(&t, "memory_limit: %u\n", q->memory * chunks);
-    paper_must(lh_pipeline_parse(t.at, t.used, "setting", &p, &err), &err);
+    paper_check_status(lh_pipeline_parse(t.at, t.used, "setting", &p, &err), &err);
     return p;
 }
 
@@ -83,7 +83,7 @@ static lh_schedule *make_schedule(const lh_pipeline *p, const paper_run *how)
 
     if (status == LH_EINFEASIBLE || status == LH_EUNSUPPORTED)
         return NULL;
-    paper_must(status, &err);
+    paper_check_status(status, &err);
     return s;
 }
 
@@ -103,12 +103,12 @@ static paper_result run_schedule(const lh_pipeline *p, const lh_schedule *s,
 {
     lh_sim_options sim = {.size = sizeof sim,
                           .receives = how->receives,
-                          .coupled_queue = how->coupled};
+                          .coupled_queue = how->send_queue};
     paper_result r = {0};
     lh_timeline *t = NULL;
     lh_error err = {0};
 
-    paper_must(lh_simulate(p, s, &sim, &t, &err), &err);
+    paper_check_status(lh_simulate(p, s, &sim, &t, &err), &err);
     r.ms = (double)lh_timeline_makespan(t) / MS;
     r.bubbles = lh_timeline_bubble_ratio(t);
     r.first_backward_ms = first_backward_ms(t);
@@ -116,10 +116,10 @@ static paper_result run_schedule(const lh_pipeline *p, const lh_schedule *s,
     return r;
 }
 
-paper_result paper_pipe_replay(const paper_pipe *made_for, const paper_pipe *q,
+paper_result paper_pipeline_replay(const paper_pipeline *made_for, const paper_pipeline *q,
                                const paper_run *how)
 {
-    lh_pipeline *of = paper_pipe_make(made_for), *p = paper_pipe_make(q);
+    lh_pipeline *of = paper_pipeline_build(made_for), *p = paper_pipeline_build(q);
     lh_schedule *s = make_schedule(of, how);
     paper_result r = {.ms = -1};
 
@@ -142,18 +142,18 @@ paper_result paper_run_on(const lh_pipeline *p, const paper_run *how)
     return r;
 }
 
-paper_result paper_pipe_run(const paper_pipe *q, const paper_run *how)
+paper_result paper_pipeline_run(const paper_pipeline *q, const paper_run *how)
 {
-    lh_pipeline *p = paper_pipe_make(q);
+    lh_pipeline *p = paper_pipeline_build(q);
     paper_result r = paper_run_on(p, how);
 
     lh_pipeline_free(p);
     return r;
 }
 
-double paper_pipe_ms(const paper_pipe *q, const paper_run *how)
+double paper_pipeline_makespan_ms(const paper_pipeline *q, const paper_run *how)
 {
-    return paper_pipe_run(q, how).ms;
+    return paper_pipeline_run(q, how).ms;
 }
 
 paper_best paper_solve(const lh_pipeline *p, uint64_t effort)
@@ -162,7 +162,7 @@ paper_best paper_solve(const lh_pipeline *p, uint64_t effort)
     lh_solution found = {0};
     lh_error err = {0};
 
-    paper_must(lh_solve(p, &o, &found, &err), &err);
+    paper_check_status(lh_solve(p, &o, &found, &err), &err);
     paper_best best = {.ms = (double)found.makespan_ns / MS,
                        .bound_ms = (double)found.bound_ns / MS,
                        .proven = found.status == LH_SOLVE_OPTIMAL};
@@ -170,9 +170,9 @@ paper_best paper_solve(const lh_pipeline *p, uint64_t effort)
     return best;
 }
 
-paper_best paper_pipe_solve(const paper_pipe *q, uint64_t effort)
+paper_best paper_pipeline_solve(const paper_pipeline *q, uint64_t effort)
 {
-    lh_pipeline *p = paper_pipe_make(q);
+    lh_pipeline *p = paper_pipeline_build(q);
     paper_best best = paper_solve(p, effort);
 
     lh_pipeline_free(p);

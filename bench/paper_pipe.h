@@ -13,7 +13,7 @@
 
 /* Pipeline with equal devices. The placement determines the chunks; a device's
  * time is shared among its chunks. */
-typedef struct paper_pipe {
+typedef struct paper_pipeline {
     const char *placement; /* "ud", "wave" or "loop" */
     unsigned devices, microbatches;
     double f_ms, d_ms, w_ms;        /* per device */
@@ -26,17 +26,17 @@ typedef struct paper_pipe {
     /* Latency of the devices - 1 links between neighbours, both directions;
      * NULL: none. Only without datacenters. */
     const double *delays_ms;
-} paper_pipe;
+} paper_pipeline;
 
 /* Builds the pipeline. Release with lh_pipeline_free(). */
-lh_pipeline *paper_pipe_make(const paper_pipe *q);
+lh_pipeline *paper_pipeline_build(const paper_pipeline *q);
 
 /* Scheduling method and simulation options. */
 typedef struct paper_run {
     const char *method;
     unsigned sub_blocks;    /* greedy: parts of a W; 0: whole */
     lh_receives receives;   /* LH_RECEIVES_LATE: not preposted */
-    unsigned coupled;       /* queue length of a device's sends; 0: none */
+    unsigned send_queue;       /* queue length of a device's sends; 0: none */
     const uint32_t *warmup; /* slackness: leading forwards per device; NULL */
 } paper_run;
 
@@ -49,11 +49,11 @@ typedef struct paper_result {
 } paper_result;
 
 /* Builds and simulates the schedule of a method. */
-paper_result paper_pipe_run(const paper_pipe *q, const paper_run *how);
+paper_result paper_pipeline_run(const paper_pipeline *q, const paper_run *how);
 /* Returns the makespan alone, in ms. */
-double paper_pipe_ms(const paper_pipe *q, const paper_run *how);
+double paper_pipeline_makespan_ms(const paper_pipeline *q, const paper_run *how);
 /* Runs a schedule built for one pipeline on another one, in the same order. */
-paper_result paper_pipe_replay(const paper_pipe *made_for, const paper_pipe *q,
+paper_result paper_pipeline_replay(const paper_pipeline *made_for, const paper_pipeline *q,
                                const paper_run *how);
 
 /* Solver result: best makespan and proven bound. */
@@ -69,9 +69,9 @@ paper_best paper_solve(const lh_pipeline *p, uint64_t effort);
 
 /* Solves a paper's pipeline. The limit is effort, so the result is equal on
  * every machine. */
-paper_best paper_pipe_solve(const paper_pipe *q, uint64_t effort);
+paper_best paper_pipeline_solve(const paper_pipeline *q, uint64_t effort);
 
 /* Exits with the message if `status` is an error. */
-void paper_must(lh_status status, const lh_error *err);
+void paper_check_status(lh_status status, const lh_error *err);
 
 #endif

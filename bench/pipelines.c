@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-void bench_must(lh_status status, const lh_error *err)
+void bench_check_status(lh_status status, const lh_error *err)
 {
     if (status != LH_OK)
         bench_die(err);
@@ -123,7 +123,7 @@ lh_pipeline *bench_irregular(const bench_family *k, uint64_t seed)
                              .memory_limits = limits};
     lh_pipeline *p = NULL;
     lh_error err = {0};
-    bench_must(lh_pipeline_make(&desc, &p, &err), &err);
+    bench_check_status(lh_pipeline_make(&desc, &p, &err), &err);
     return p;
 }
 
@@ -144,7 +144,7 @@ lh_pipeline *bench_uniform(const bench_point *q)
              "datacenters: {count: %u, latency: %g, transfer: %g}\n%s",
              q->microbatches, q->devices, q->placement, q->recomputes ? 86 : 48,
              q->datacenters, 38 * q->latency, 38 * q->transfer, limit);
-    bench_must(lh_pipeline_parse(text, strlen(text), "uniform", &p, &err),
+    bench_check_status(lh_pipeline_parse(text, strlen(text), "uniform", &p, &err),
                &err);
     return p;
 }

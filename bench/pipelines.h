@@ -7,7 +7,7 @@
 #include <longhaul/pipeline.h>
 
 /* Exits with the message if `status` is an error. */
-void bench_must(lh_status status, const lh_error *err);
+void bench_check_status(lh_status status, const lh_error *err);
 
 /* Family of pipelines with unequal stages and links: F, D, W between 3/4 and
  * 5/4 of 38, 48 and 20 ms per device. Latency and transfer of every boundary,

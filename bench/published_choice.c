@@ -63,7 +63,7 @@ static bool is_best_release(const predicted *rows, uint32_t n, uint32_t i,
     return best;
 }
 
-static choice choose_in_group(const predicted *rows, uint32_t n, uint32_t of)
+static choice evaluate_group(const predicted *rows, uint32_t n, uint32_t of)
 {
     choice c = {0};
 
@@ -122,7 +122,7 @@ void published_choices(const predicted *rows, uint32_t n, bool markdown,
               "| --- | --- | --- | --- | --- | --- | --- |\n",
               to);
     for (uint32_t i = 0; i < n; i++) {
-        choice c = choose_in_group(rows, n, i);
+        choice c = evaluate_group(rows, n, i);
         double behind;
 
         if (!is_first_of_group(rows, i) || c.n_layouts < 2)

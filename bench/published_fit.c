@@ -10,9 +10,9 @@ enum { N_FITTED = 7 };
 
 /* Excludes gpt-oss: the cause of its slowdown is unknown (docs/validation.md),
  * so the constants must not absorb it. */
-static bool tells(const published *run)
+static bool is_usable(const published *run)
 {
-    return !run->left_out && !run->held_out &&
+    return !run->exclusion_reason && !run->held_out &&
            strcmp(published_model(run), "gpt-oss-120b") != 0;
 }
 
@@ -24,7 +24,7 @@ typedef struct problem {
     uint32_t n_of[2];               /* number of dense and other runs */
 } problem;
 
-static void from_numbers(const double *x, fitted *out)
+static void unpack_constants(const double *x, fitted *out)
 {
     *out = (fitted){.tensor_overlap = x[0],
                     .expert_overlap = x[1],
@@ -33,7 +33,7 @@ static void from_numbers(const double *x, fitted *out)
                     .fp8 = {x[4], x[5], x[6]}};
 }
 
-static void to_numbers(const fitted *f, double *x)
+static void pack_constants(const fitted *f, double *x)
 {
     const double all[N_FITTED] = {
         f->tensor_overlap, f->expert_overlap, f->experts, f->fused_experts,
@@ -59,7 +59,7 @@ static void gather_jobs(const published_set *set, problem *p)
         const published *run = &set->runs[i];
         uint32_t k = 0;
 
-        if (!tells(run))
+        if (!is_usable(run))
             continue;
         while (k < p->n_jobs && !same_job(p->jobs[k], run))
             k++;
@@ -82,7 +82,7 @@ static bool value_at(void *context, const double *x, double *value)
             *value = 10 + log(x[i]); /* penalty above every valid value */
             return true;
         }
-    from_numbers(x, &by);
+    unpack_constants(x, &by);
     for (uint32_t i = 0; i < p->n_jobs; i++)
         if (!published_seconds(p->jobs[i], &by, &seconds[i]))
             return false;
@@ -102,9 +102,9 @@ bool published_fit(const published_set *set, uint32_t iterations, fitted *by)
     double x[SIMPLEX_MOST];
 
     gather_jobs(set, &p);
-    to_numbers(by, x);
+    pack_constants(by, x);
     if (!simplex_search(value_at, &p, N_FITTED, iterations, x))
         return false;
-    from_numbers(x, by);
+    unpack_constants(x, by);
     return true;
 }

@@ -107,7 +107,7 @@ static void append_layers(const published *run, writer *w)
 /* Meta's interleaved schedule runs as many warm-up microbatches as memory and
  * messages allow (arXiv:2407.21783, section 3.3.2), unlike Megatron's. The
  * number is unpublished and left to the planner. */
-static bool has_own_schedule(const published *run)
+static bool has_unpublished_schedule(const published *run)
 {
     return strcmp(run->release, "Meta") == 0;
 }
@@ -120,7 +120,7 @@ static void append_layout(const published *run, writer *w)
         append(w, "expert: %u, ", run->expert);
     append(w, "micro_batch: %u, chunks_per_device: %u", run->micro,
            run->pipeline > 1 ? run->chunks : 1);
-    if (!has_own_schedule(run))
+    if (!has_unpublished_schedule(run))
         append(w, ", schedule: %s",
                run->pipeline > 1 && run->chunks > 1 ? "interleaved-1f1b"
                                                     : "1f1b");
@@ -223,7 +223,7 @@ static lh_status plan_run(const published *run, const fitted *by, bool lifted,
     return status;
 }
 
-static bool tell_why(const published *run, const lh_error *err)
+static bool print_reason(const published *run, const lh_error *err)
 {
     fprintf(stderr, "validate-published: %s %s %s: %s\n", run->release,
             run->model, run->system, err->text);
@@ -236,9 +236,9 @@ bool published_seconds(const published *run, const fitted *by, double *out)
     lh_error err;
     double usable;
 
-    if (plan_run(run, by, !has_own_schedule(run), &plan, &usable, &err) !=
+    if (plan_run(run, by, !has_unpublished_schedule(run), &plan, &usable, &err) !=
         LH_OK)
-        return tell_why(run, &err);
+        return print_reason(run, &err);
     *out = (double)plan->best.iteration_ns / 1e9;
     lh_plan_free(plan);
     return true;
@@ -255,16 +255,16 @@ bool published_predict(const published *run, const fitted *by, prediction *out)
     double usable = 0;
     lh_status status = plan_run(run, by, false, &as_it_is, &usable, &err);
 
-    *out = (prediction){.refused = status == LH_EINFEASIBLE,
+    *out = (prediction){.exceeds_memory = status == LH_EINFEASIBLE,
                         .usable_bytes = usable};
-    used = has_own_schedule(run) ? as_it_is : NULL;
-    if (!used && (status == LH_OK || out->refused)) {
+    used = has_unpublished_schedule(run) ? as_it_is : NULL;
+    if (!used && (status == LH_OK || out->exceeds_memory)) {
         status = plan_run(run, by, true, &lifted, &usable, &err);
         used = lifted;
     }
     if (status != LH_OK) {
         lh_plan_free(as_it_is);
-        return tell_why(run, &err);
+        return print_reason(run, &err);
     }
     out->seconds = (double)used->best.iteration_ns / 1e9;
     out->peak_bytes = (double)used->best.peak_memory_bytes;

@@ -6,10 +6,10 @@
 #include <string.h>
 
 /* Error statistics of one model. */
-typedef struct off {
+typedef struct error_stats {
     uint32_t n;
     double sum, least, most; /* sum of |error|; extremes of the error */
-} off;
+} error_stats;
 
 static bool in_16_bits(const published *run)
 {
@@ -22,7 +22,7 @@ static bool same_kind(const published *a, const published *b)
            in_16_bits(a) == in_16_bits(b);
 }
 
-static void add_error(off *o, double error)
+static void add_error(error_stats *o, double error)
 {
     o->least = o->n ? fmin(o->least, error) : error;
     o->most = o->n ? fmax(o->most, error) : error;
@@ -30,7 +30,7 @@ static void add_error(off *o, double error)
     o->n++;
 }
 
-static void print_off(const off *o, bool markdown, FILE *to)
+static void print_error_stats(const error_stats *o, bool markdown, FILE *to)
 {
     if (!o->n)
         fprintf(to, markdown ? " none |" : " %30s", "none");
@@ -41,18 +41,18 @@ static void print_off(const off *o, bool markdown, FILE *to)
                 o->n, 100 * o->sum / o->n, 100 * o->least, 100 * o->most);
 }
 
-static void print_kind(const predicted *rows, uint32_t n, const published *of,
+static void print_model(const predicted *rows, uint32_t n, const published *of,
                        bool markdown, FILE *to)
 {
-    off halves[2] = {{0}, {0}};
+    error_stats halves[2] = {{0}, {0}};
 
     for (uint32_t i = 0; i < n; i++)
         if (same_kind(rows[i].run, of))
             add_error(&halves[rows[i].run->held_out], rows[i].error);
     fprintf(to, markdown ? "| %s | %s |" : "%-18s %-4s", published_model(of),
             in_16_bits(of) ? "16" : "8");
-    print_off(&halves[0], markdown, to);
-    print_off(&halves[1], markdown, to);
+    print_error_stats(&halves[0], markdown, to);
+    print_error_stats(&halves[1], markdown, to);
     fputc('\n', to);
 }
 
@@ -70,6 +70,6 @@ void published_models(const predicted *rows, uint32_t n, bool markdown,
         while (!same_kind(rows[k].run, rows[i].run))
             k++;
         if (k == i)
-            print_kind(rows, n, rows[i].run, markdown, to);
+            print_model(rows, n, rows[i].run, markdown, to);
     }
 }

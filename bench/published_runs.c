@@ -55,7 +55,7 @@ const char *published_model(const published *run)
     return i < 0 ? NULL : models[i].preset;
 }
 
-static const char *why_not(const published *run)
+static const char *exclusion_reason(const published *run)
 {
     if (strstr(run->model, "Nemotron"))
         return "layers of Mamba";
@@ -85,7 +85,7 @@ static bool fits(const char *pattern, const char *text)
     return strcmp(pattern, "*") == 0 || begins(text, pattern);
 }
 
-static bool says_yes(const table *t, uint32_t row, const char *column)
+static bool is_yes(const table *t, uint32_t row, const char *column)
 {
     return strcmp(table_text(t, row, column), "yes") == 0;
 }
@@ -106,9 +106,9 @@ static void find_recipe(const table *t, published *run)
                   table_text(t, i, "recompute"));
         copy_text(run->how.graphs, sizeof run->how.graphs,
                   table_text(t, i, "graphs"));
-        run->how.expert_overlap = says_yes(t, i, "expert");
-        run->how.tensor_overlap = says_yes(t, i, "tensor");
-        run->how.fused_experts = says_yes(t, i, "fused");
+        run->how.expert_overlap = is_yes(t, i, "expert");
+        run->how.tensor_overlap = is_yes(t, i, "tensor");
+        run->how.fused_experts = is_yes(t, i, "fused");
         return;
     }
 }
@@ -236,8 +236,8 @@ bool published_read(const char *folder, published_set *out)
         published *run = &out->runs[i];
         const lh_model *model = NULL;
 
-        run->left_out = why_not(run);
-        if (run->left_out)
+        run->exclusion_reason = exclusion_reason(run);
+        if (run->exclusion_reason)
             continue;
         decide_half(run);
         model = lh_model_preset(published_model(run));

@@ -36,7 +36,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static vertex along(problem *p, const double *centre, const double *worst,
+static vertex move_vertex(problem *p, const double *centre, const double *worst,
                     double by)
 {
     vertex v;
@@ -65,15 +65,15 @@ static void step(problem *p, vertex *s)
     for (uint32_t k = 0; k < p->n; k++)
         for (uint32_t i = 0; i < p->n; i++)
             centre[i] += s[k].x[i] / p->n;
-    next = along(p, centre, worst->x, 1);
+    next = move_vertex(p, centre, worst->x, 1);
     if (next.value < s[0].value) {
-        further = along(p, centre, worst->x, 2);
+        further = move_vertex(p, centre, worst->x, 2);
         *worst = further.value < next.value ? further : next;
     } else if (next.value < s[p->n - 1].value) {
         *worst = next;
     } else {
         further =
-            along(p, centre, worst->x, next.value < worst->value ? 0.5 : -0.5);
+            move_vertex(p, centre, worst->x, next.value < worst->value ? 0.5 : -0.5);
         if (further.value < fmin(next.value, worst->value))
             *worst = further;
         else

@@ -264,7 +264,7 @@ static void print_all_constants(const arguments *a, lh_cost_constants c[3])
     print_constants(&c[2], &rtx_group);
 }
 
-static bool below(const char *what, double mean, double published)
+static bool is_below(const char *what, double mean, double published)
 {
     if (mean < published)
         return true;
@@ -277,13 +277,13 @@ static bool below(const char *what, double mean, double published)
  * arXiv:2504.17096 (Sailor). */
 static bool check(const halves *h, const halves *sailor, const choices *all)
 {
-    bool near = below("layouts chosen, slower than the fastest measured",
+    bool near = is_below("layouts chosen, slower than the fastest measured",
                       all->mean, 0.03);
 
-    bool multi = below("vtrain multi, held out", h[MULTI].held.mean, 0.147);
-    bool single = below("vtrain single, held out", h[SINGLE].held.mean, 0.084);
+    bool multi = is_below("vtrain multi, held out", h[MULTI].held.mean, 0.147);
+    bool single = is_below("vtrain single, held out", h[SINGLE].held.mean, 0.084);
 
-    return below("sailor, held out", sailor->held.mean, 0.09) && multi &&
+    return is_below("sailor, held out", sailor->held.mean, 0.09) && multi &&
            single && near;
 }
 

@@ -16,7 +16,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* Chooses within one group. */
-static bool choose(const run *const *runs, uint32_t n,
+static bool choose_in_group(const run *const *runs, uint32_t n,
                    const lh_cost_constants *constants, choices *out)
 {
     const run *chosen = NULL, *best = runs[0];
@@ -66,7 +66,7 @@ bool measure_choices(const dataset *set, const lh_cost_constants *constants,
             if (strcmp(runs[end]->group, runs[first]->group) != 0)
                 break;
         if (end - first > 1)
-            ok = choose(runs + first, end - first, constants, out);
+            ok = choose_in_group(runs + first, end - first, constants, out);
     }
     if (out->n_groups) {
         out->mean /= out->n_groups;

@@ -14,7 +14,7 @@
 
 int main(int argc, char **argv)
 {
-    static const page_table parts[] = {
+    static const page_section parts[] = {
         {"tables", crosspipe_tables},
         {"memory", crosspipe_memory},
         {"slowdowns", crosspipe_slowdowns},

@@ -17,19 +17,19 @@
 #include <string.h>
 
 /* Cost of one microbatch. */
-typedef struct triple {
+typedef struct pass_costs {
     double f, d, w; /* ms */
     double kept;    /* bytes, from F to W */
-} triple;
+} pass_costs;
 
 /* Measured and predicted cost of an entry. */
 typedef struct compared {
     const lh_profile_entry *entry;
-    triple measured, predicted;
+    pass_costs measured, predicted;
     double error;
 } compared;
 
-static void stop(const char *what, const lh_error *err)
+static void fail(const char *what, const lh_error *err)
 {
     fprintf(stderr, "validate-gpu: %s: %s\n", what, err->text);
     exit(1);
@@ -51,12 +51,12 @@ static lh_job *job_of(const lh_profile_entry *e)
         e->model, e->sequence, e->gpu);
 
     if (lh_job_parse(text, (size_t)n, e->model, ".", &job, &err) != LH_OK)
-        stop(e->model, &err);
+        fail(e->model, &err);
     return job;
 }
 
-static triple cost_of(const lh_job *job, const lh_profile_entry *e,
-                      const lh_cost_slice *slice)
+static pass_costs cost_of(const lh_job *job, const lh_profile_entry *e,
+                      const lh_cost_layer_range *slice)
 {
     lh_layout layout = job->layout;
     lh_cost cost;
@@ -66,19 +66,19 @@ static triple cost_of(const lh_job *job, const lh_profile_entry *e,
     layout.context = layout.expert = layout.pipeline = layout.data = 1;
     layout.micro_batch = e->micro_batch;
     if (lh_cost_chunk(job, &layout, slice, NULL, &cost, &err) != LH_OK)
-        stop(e->model, &err);
+        fail(e->model, &err);
 #define MS(p) ((double)((p).matmul_ns + (p).memory_ns + (p).kernel_ns) * 1e-6)
-    return (triple){MS(cost.f), MS(cost.d), MS(cost.w),
+    return (pass_costs){MS(cost.f), MS(cost.d), MS(cost.w),
                     (double)cost.activation_bytes};
 #undef MS
 }
 
-static triple predict(const lh_profile_entry *e)
+static pass_costs predict(const lh_profile_entry *e)
 {
     lh_job *job = job_of(e);
-    lh_cost_slice slice = {.n_layers = 1};
+    lh_cost_layer_range slice = {.n_layers = 1};
     const bool moe = e->kind == LH_PROFILE_MOE_LAYER;
-    triple made, rest = {0, 0, 0, 0};
+    pass_costs made, rest = {0, 0, 0, 0};
 
     while (lh_model_layer_is_moe(job->model, slice.first_layer) != moe &&
            slice.first_layer + 1 < job->model->layers)
@@ -91,11 +91,11 @@ static triple predict(const lh_profile_entry *e)
     }
     made = cost_of(job, e, &slice);
     lh_job_free(job);
-    return (triple){made.f - rest.f, made.d - rest.d, made.w - rest.w,
+    return (pass_costs){made.f - rest.f, made.d - rest.d, made.w - rest.w,
                     made.kept - rest.kept};
 }
 
-static double sum(triple t)
+static double sum(pass_costs t)
 {
     return t.f + t.d + t.w;
 }
@@ -124,7 +124,7 @@ static const char *kind_of(const lh_profile_entry *e)
                                              : "layer";
 }
 
-static lh_profile *read_profile(const page_how *how)
+static lh_profile *read_profile(const page_options *how)
 {
     char path[512];
     lh_profile *p = NULL;
@@ -132,7 +132,7 @@ static lh_profile *read_profile(const page_how *how)
 
     snprintf(path, sizeof path, "%s/h200.json", how->folder);
     if (lh_profile_read(path, &p, &err) != LH_OK)
-        stop(path, &err);
+        fail(path, &err);
     return p;
 }
 
@@ -147,7 +147,7 @@ static bool begins_a_group(const lh_profile *p, uint32_t i)
     return is_listed(e);
 }
 
-static void print_means(FILE *to, const page_how *how)
+static void print_means(FILE *to, const page_options *how)
 {
     lh_profile *p = read_profile(how);
 
@@ -157,7 +157,7 @@ static void print_means(FILE *to, const page_how *how)
           to);
     for (uint32_t i = 0; i < p->n_entries; i++) {
         const lh_profile_entry *e = &p->entries[i];
-        triple ratio = {0, 0, 0, 0};
+        pass_costs ratio = {0, 0, 0, 0};
         double error = 0, worst = 0;
         uint32_t n = 0;
 
@@ -203,7 +203,7 @@ static int by_shape(const void *a, const void *b)
     return x->kind < y->kind ? -1 : x->kind > y->kind;
 }
 
-static void print_shapes(FILE *to, const page_how *how)
+static void print_shapes(FILE *to, const page_options *how)
 {
     lh_profile *p = read_profile(how);
     const lh_profile_entry **rows = calloc(p->n_entries, sizeof *rows);
@@ -237,7 +237,7 @@ static void print_shapes(FILE *to, const page_how *how)
 
 int main(int argc, char **argv)
 {
-    static const page_table tables[] = {{"means", print_means},
+    static const page_section tables[] = {{"means", print_means},
                                         {"shapes", print_shapes}};
 
     return page_program("validate-gpu", tables,

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool say(const run *r, const lh_error *err)
+static bool print_error(const run *r, const lh_error *err)
 {
     fprintf(stderr, "validate: %s: %s\n", r->name, err->text);
     return false;
@@ -43,7 +43,7 @@ bool take_job(run *r, const char *text)
     strcpy(r->text, text);
     return lh_job_parse(text, strlen(text), r->name, NULL, &r->job, &err) ==
                LH_OK ||
-           say(r, &err);
+           print_error(r, &err);
 }
 
 void dataset_fini(dataset *set)
@@ -68,7 +68,7 @@ static bool all_reduce(const run *r, const lh_job *job, double *seconds)
     double transfer, latency;
 
     if (lh_cost_group_path(job, &group, NULL, &path, &err) != LH_OK)
-        return say(r, &err);
+        return print_error(r, &err);
     lh_cost_collective(LH_ALL_REDUCE, group.size, r->all_reduce_bytes, &path,
                        &transfer, &latency);
     *seconds = (transfer + latency) / 1e9;
@@ -77,7 +77,7 @@ static bool all_reduce(const run *r, const lh_job *job, double *seconds)
 
 /* Returns the reserved memory. The measurement is the driver's total: contexts,
  * libraries and the allocator's cache, which a job reserves. */
-static double set_aside(const lh_job *job, const lh_pipeline *pipeline,
+static double reserved_bytes(const lh_job *job, const lh_pipeline *pipeline,
                         uint32_t device)
 {
     uint32_t site = lh_pipeline_device_site(pipeline, device);
@@ -109,12 +109,12 @@ bool predict(const run *r, const lh_cost_constants *constants, double *seconds,
     if (ok)
         *seconds = (double)(lh_timeline_makespan(timeline) + after_ns) / 1e9;
     else
-        say(r, &err);
+        print_error(r, &err);
     if (ok && bytes) {
         *bytes = 0;
         for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++)
             *bytes = fmax(*bytes, (double)lh_timeline_peak_memory(timeline, d) +
-                                      set_aside(&job, pipeline, d));
+                                      reserved_bytes(&job, pipeline, d));
     }
     lh_timeline_free(timeline);
     lh_schedule_free(schedule);

@@ -33,7 +33,7 @@ static bool predict_rows(const published_set *set, const fitted *by,
         predicted *one = &rows[*n];
         uint32_t k = 0;
 
-        if (set->runs[i].left_out)
+        if (set->runs[i].exclusion_reason)
             continue;
         *one = (predicted){.run = &set->runs[i]};
         published_job(one->run, by, false, texts[*n]);
@@ -69,7 +69,7 @@ static void print_row(const predicted *r, bool markdown, FILE *to)
             run->release, run->model, run->system, precision_of(run), run->gpus,
             layout, run->measured_s, r->by_us.seconds, 100 * r->error,
             r->by_us.peak_bytes / 0x1p30, r->by_us.usable_bytes / 0x1p30,
-            r->by_us.refused ? ", refused" : "",
+            r->by_us.exceeds_memory ? ", refused" : "",
             run->held_out ? "held out" : "fitted");
 }
 
@@ -116,17 +116,17 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
 }
 
 /* Prints the excluded runs of one reason and model, together with the first. */
-static void print_alike(const published_set *set, uint32_t first, bool *printed,
+static void print_equal_exclusions(const published_set *set, uint32_t first, bool *printed,
                         FILE *to)
 {
     const published *a = &set->runs[first];
     const char *release = "";
 
-    fprintf(to, "%s: %s", a->model, a->left_out);
+    fprintf(to, "%s: %s", a->model, a->exclusion_reason);
     for (uint32_t i = first; i < set->n; i++) {
         const published *b = &set->runs[i];
 
-        if (!b->left_out || strcmp(a->left_out, b->left_out) != 0 ||
+        if (!b->exclusion_reason || strcmp(a->exclusion_reason, b->exclusion_reason) != 0 ||
             strcmp(a->model, b->model) != 0)
             continue;
         printed[i] = true;
@@ -156,7 +156,7 @@ static void print_all(const published_set *set, const predicted *rows,
           to);
     for (uint32_t i = 0; i < n; i++) {
         print_row(&rows[i], markdown, to);
-        refused += rows[i].by_us.refused;
+        refused += rows[i].by_us.exceeds_memory;
     }
     fprintf(to,
             "\n%u of these %u runs are refused for want of memory. The other "
@@ -164,10 +164,10 @@ static void print_all(const published_set *set, const predicted *rows,
             refused, n, set->n - n, set->n);
     memset(printed, 0, sizeof printed);
     for (uint32_t i = 0; i < set->n; i++) {
-        if (!set->runs[i].left_out || printed[i])
+        if (!set->runs[i].exclusion_reason || printed[i])
             continue;
         fputs(markdown ? "* " : "", to);
-        print_alike(set, i, printed, to);
+        print_equal_exclusions(set, i, printed, to);
     }
 }
 
@@ -175,9 +175,9 @@ static int print_job(const published_set *set, long job)
 {
     char text[JOB_TEXT];
 
-    if (job >= (long)set->n || set->runs[job].left_out) {
+    if (job >= (long)set->n || set->runs[job].exclusion_reason) {
         fprintf(stderr, "validate-published: no job says row %ld: %s\n", job,
-                job < (long)set->n ? set->runs[job].left_out : "there is none");
+                job < (long)set->n ? set->runs[job].exclusion_reason : "there is none");
         return 1;
     }
     const fitted by = published_fitted();
@@ -186,7 +186,7 @@ static int print_job(const published_set *set, long job)
     return 0;
 }
 
-static bool keep_in_step(const published_set *set, const predicted *rows,
+static bool update_page(const published_set *set, const predicted *rows,
                          uint32_t n, const char *page, bool write)
 {
     char *made = NULL;
@@ -245,7 +245,7 @@ static void print_fitted(const fitted *by)
            by->fp8[0], by->fp8[1], by->fp8[2]);
 }
 
-static bool fit_again(const published_set *set, uint32_t iterations,
+static bool refit(const published_set *set, uint32_t iterations,
                       predicted *rows)
 {
     fitted by = published_fitted();
@@ -274,11 +274,11 @@ int main(int argc, char **argv)
     if (a.job >= 0)
         return print_job(&set, a.job);
     if (a.fit)
-        return !fit_again(&set, a.iterations, rows);
+        return !refit(&set, a.iterations, rows);
     if (!predict_rows(&set, &by, rows, &n))
         return 1;
     if (a.on.page)
-        return !keep_in_step(&set, rows, n, a.on.page, a.on.write);
+        return !update_page(&set, rows, n, a.on.page, a.on.write);
     print_all(&set, rows, n, false, stdout);
     return 0;
 }

@@ -38,7 +38,7 @@ typedef struct computed {
     double values[MOST_VALUES];
 } computed;
 
-static void keep_value(void *to, const char *key, double value)
+static void store_value(void *to, const char *key, double value)
 {
     computed *all = to;
 
@@ -60,7 +60,7 @@ static bool find_value(const computed *all, const char *key, double *out)
 }
 
 /* The paper's finding: a number, a range, or the larger of two. */
-typedef struct finding {
+typedef struct unmodelled_search {
     bool has_low, has_high;
     double low, high;
 } finding;
@@ -74,16 +74,16 @@ static finding finding_of(const table *t, uint32_t row)
 }
 
 /* Tolerance: ratios with three decimals resolve no smaller difference. */
-static const double as_good = 0.0005;
+static const double tolerance = 0.0005;
 
 static bool agrees(const finding *f, double value)
 {
     if (f->has_low && f->has_high)
-        return value >= f->low - as_good && value <= f->high + as_good;
-    return f->has_low ? value > f->low + as_good : value < f->high - as_good;
+        return value >= f->low - tolerance && value <= f->high + tolerance;
+    return f->has_low ? value > f->low + tolerance : value < f->high - tolerance;
 }
 
-static void say_paper(const finding *f, char *text, size_t room)
+static void format_finding(const finding *f, char *text, size_t room)
 {
     if (f->has_low && f->has_high && f->low == f->high)
         snprintf(text, room, "%.3f", f->low);
@@ -96,7 +96,7 @@ static void say_paper(const finding *f, char *text, size_t room)
 
 /* Formats the error against the nearest published value; for a direction,
  * whether it matches. */
-static void say_error(const finding *f, double value, char *text, size_t room)
+static void format_error(const finding *f, double value, char *text, size_t room)
 {
     double nearest = value;
 
@@ -149,8 +149,8 @@ static bool print_part(const table *t, const computed *all, bool searched,
             continue;
         if (!find_value(all, key, &value))
             return false;
-        say_paper(&f, paper, sizeof paper);
-        say_error(&f, value, error, sizeof error);
+        format_finding(&f, paper, sizeof paper);
+        format_error(&f, value, error, sizeof error);
         count(&f, value, &sum);
         fprintf(to, "| %d, §%s | %s | %.3f | %s | %s | %s |\n", atoi(key),
                 table_text(t, i, "section"), table_text(t, i, "finding"), value,
@@ -167,7 +167,7 @@ static bool print_part(const table *t, const computed *all, bool searched,
     return true;
 }
 
-static bool keep_part(const table *t, const computed *all, bool searched,
+static bool update_part(const table *t, const computed *all, bool searched,
                       const char *page, bool write)
 {
     char *made = NULL;
@@ -220,7 +220,7 @@ static int print_job(const arguments *a)
 {
     const topology *on = across_topology(a->job);
     crossing c = {.outermost = a->pipeline_out ? PIPELINE_OUT : DATA_OUT,
-                  .over = 3,
+                  .oversubscription = 3,
                   .latency_us = 50};
     workload w;
     char *text;
@@ -233,7 +233,7 @@ static int print_job(const arguments *a)
         return 1;
     }
     w = across_100k(on);
-    text = across_job(&w, on, &c);
+    text = across_job_text(&w, on, &c);
     fputs(text, stdout);
     free(text);
     return 0;
@@ -254,11 +254,11 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof folder, "%s/scaleacross", a.on.folder);
     if (!table_read(folder, "findings.csv", &t))
         return 1;
-    across_figures(keep_value, &all);
-    ok = keep_part(&t, &all, false, a.on.page, a.on.write);
+    across_figures(store_value, &all);
+    ok = update_part(&t, &all, false, a.on.page, a.on.write);
     if (!a.quick) {
-        across_searches(keep_value, &all);
-        ok = keep_part(&t, &all, true, a.on.page, a.on.write) && ok;
+        across_searches(store_value, &all);
+        ok = update_part(&t, &all, true, a.on.page, a.on.write) && ok;
     }
     table_fini(&t);
     return !ok;

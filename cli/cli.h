@@ -30,10 +30,10 @@ typedef enum cli_type {
                    * runs */
     CLI_APPENDED, /* const char *: file to append to */
     CLI_COUNT,    /* uint32_t, least..most */
-    CLI_WHOLE,    /* uint64_t, least..most (0: 2^62); 0 if not given */
+    CLI_COUNT64,    /* uint64_t, least..most (0: 2^62); 0 if not given */
     CLI_SEED,     /* uint64_t, any */
     CLI_REAL,     /* double, `low` or more; 0 if not given */
-    CLI_ABOVE,    /* double above `low`; 0 if not given */
+    CLI_REAL_ABOVE,    /* double above `low`; 0 if not given */
     CLI_TIME,     /* int64_t, ns; requires a unit, above 0; 0 if not given */
     CLI_CHOICE,   /* uint32_t, index of the choice */
 } cli_type;
@@ -62,7 +62,7 @@ typedef struct cli_option {
     /* default, parsed before the command line; NULL: none */
     const char *preset;
     const char *help;
-    const char *like;     /* valid example where a unit or format is required;
+    const char *example_argument;     /* valid example where a unit or format is required;
                            * NULL: any value of the type works */
     uint32_t least, most; /* CLI_COUNT, CLI_COUNT64 */
     double low, high;     /* CLI_REAL, CLI_REAL_ABOVE; high 0: no limit */
@@ -73,7 +73,7 @@ typedef struct cli_option {
     cli_words words;
     /* CLI_TEXT: separator that joins repeated values into a list; 0: the last
      * value wins. */
-    char adds_up;
+    char list_separator;
 } cli_option;
 
 /* Example in the help. */
@@ -100,14 +100,14 @@ typedef struct cli_command {
     const char *about;          /* one line, no full stop */
     const char *description;    /* paragraphs, separated by an empty line */
     const char *output_help;    /* effect of -o */
-    bool own_output;            /* the command itself handles -o */
+    bool handles_output;            /* the command itself handles -o */
     /* file written without -o and --json; overwritten only if its first 4 KiB
      * contain `default_mark`; NULL: none */
     const char *default_output;
-    const char *default_mark;
+    const char *default_signature;
     bool default_with_json; /* written with --json, too */
     bool writes_links;      /* beside -o FILE: FILE.links.csv */
-    bool on_many_hosts;     /* hosts may lack the files' folders: the command
+    bool may_span_hosts;     /* hosts may lack the files' folders: the command
                              * itself calls cli_check_outputs() */
     const cli_option *options;
     uint32_t n_options;
@@ -135,8 +135,8 @@ struct cli {
     FILE *out;      /* buffered until the command has succeeded */
     int exit_code;
     bool usage;   /* the error is a usage error */
-    bool is_said; /* the error was printed, by this process or another */
-    struct cli_kept *kept; /* see cli_utf8_name() */
+    bool error_printed; /* the error was printed, by this process or another */
+    struct cli_owned_text *kept; /* see cli_utf8_name() */
     lh_error err;
 };
 
@@ -162,11 +162,11 @@ lh_status cli_no_memory(cli *c);
     } while (0)
 
 /* Rejects a range in --`option` that contains no value. */
-lh_status cli_range_refuse(cli *c, const char *option, const char *text);
+lh_status cli_reject_empty_range(cli *c, const char *option, const char *text);
 
 /* Finds the word in the NULL-terminated `words` that `typed` is most similar
  * to; NULL: none is similar. */
-const char *cli_nearest(const char *typed, const char *const *words);
+const char *cli_find_similar_word(const char *typed, const char *const *words);
 
 /* --- arguments ---------------------------------------------------------- */
 
@@ -175,7 +175,7 @@ const char *cli_nearest(const char *typed, const char *const *words);
 lh_status cli_parse(cli *c, int argc, char **argv, int first);
 /* Checks whether the command line contains this option, after cli_parse().
  * Presets do not count. A command's table has at most 64 options. */
-bool cli_given(const cli *c, const char *name);
+bool cli_is_given(const cli *c, const char *name);
 /* Checks before a long run, after cli_parse(), that every output file can be
  * created and that no unnamed file would be overwritten. */
 lh_status cli_check_outputs(cli *c);
@@ -195,7 +195,7 @@ const cli_option *cli_find_letter(const cli_command *command, char letter);
 /* Finds an option by name; NULL: none. */
 const cli_option *cli_find_option(const cli_command *command, const char *name);
 /* Returns the i-th word of a CLI_CHOICE; NULL after the last. */
-const char *cli_choice(const cli_option *option, uint32_t i);
+const char *cli_choice_word(const cli_option *option, uint32_t i);
 
 /* --- pages generated from the tables ------------------------------------ */
 
@@ -210,7 +210,7 @@ void cli_man(FILE *out, const cli_command *command);
 bool cli_complete(FILE *out, const char *shell);
 /* Checks whether an option of the command accepts such words; methods also
  * match where files are accepted. */
-bool cli_names(const cli_command *command, cli_words words);
+bool cli_accepts_words(const cli_command *command, cli_words words);
 /* Returns the i-th method, engine, model or GPU; NULL after the last and for
  * other kinds. */
 const char *cli_word(cli_words words, uint32_t i);
@@ -224,15 +224,15 @@ const char *cli_words_title(cli_words words);
 
 /* --- output ------------------------------------------------------------- */
 
-/* Prints text for people. Arguments of %s may be untrusted: lh_text_show()
+/* Prints text for people. Arguments of %s may be untrusted: lh_text_escape()
  * escapes them, and widths count columns. tools/check-printing.py forbids other
  * ways to print. */
 void cli_print(cli *c, const char *format, ...) CLI_PRINTF(2, 3);
 /* Prints a line on standard error, after the program's name. */
-void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
+void cli_print_stderr(const char *format, ...) CLI_PRINTF(1, 2);
 /* Returns a name for JSON and reports, which require UTF-8: the text itself, or
  * its escaped form, which is valid as long as `c`. */
-const char *cli_name(cli *c, const char *text);
+const char *cli_utf8_name(cli *c, const char *text);
 /* Joins two texts with a character between them; valid as long as `c`. NULL: no
  * memory. */
 const char *cli_join(cli *c, const char *first, char between,
@@ -243,11 +243,11 @@ void cli_release_names(cli *c);
 size_t cli_columns(const char *text);
 /* Prints an empty line and a chart that the library drew for a terminal, with
  * colours. */
-void cli_put_drawn(cli *c, const char *text);
+void cli_put_chart(cli *c, const char *text);
 /* Prints file contents verbatim, for programs. */
-void cli_put_file(cli *c, const char *text, size_t len);
+void cli_put_raw(cli *c, const char *text, size_t len);
 /* Prints a text allocated by the library, and frees it. */
-void cli_put_made(cli *c, char *text, size_t len);
+void cli_put_owned_text(cli *c, char *text, size_t len);
 
 /* Prints one JSON object; takes the reference, NULL means no memory. */
 lh_status cli_put_json(cli *c, json_t *object);
@@ -256,7 +256,7 @@ lh_status cli_write(cli *c, const char *path, const char *text, size_t len);
 /* Writes a text allocated by the library to a file, and frees it. */
 lh_status cli_write_text(cli *c, const char *path, char *text, size_t len);
 /* Writes the buffered output; returns 0 or EXIT_FAILED. */
-int cli_write_out(cli *c, const char *text, size_t len);
+int cli_write_stdout(cli *c, const char *text, size_t len);
 
 /* --- signals ------------------------------------------------------------ */
 
@@ -280,7 +280,7 @@ uint32_t cli_interrupts(void);
 uint32_t cli_interrupts_end(void);
 /* Defers signals that end the program until cli_release_signals(), on every
  * thread. */
-void cli_hold_signals(void);
+void cli_defer_signals(void);
 /* Releases deferred signals; a pending one ends the program. */
 void cli_release_signals(void);
 
@@ -299,7 +299,7 @@ void cli_progress(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
 /* Ends the progress line. */
 void cli_progress_end(void);
 /* Erases the progress line; safe within a signal handler. */
-void cli_progress_wipe(void);
+void cli_progress_erase(void);
 /* Prints a remark on standard error, unless --quiet. */
 void cli_note(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
 

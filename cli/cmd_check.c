@@ -59,7 +59,7 @@ static void print_claims(cli *c, const work *w)
                   lh_claims_text(w->claims, i));
 }
 
-static int64_t verdict_peak(const void *of, uint32_t device)
+static int64_t certified_peak(const void *of, uint32_t device)
 {
     return lh_verdict_peak_memory(of, device);
 }
@@ -70,13 +70,13 @@ static lh_status print_json(cli *c, const work *w)
     size_t len = 0;
     CLI_TRY(lh_verdict_format(w->verdict, w->pipeline, w->certificate,
                               w->claims, &text, &len, &c->err));
-    cli_put_made(c, text, len);
+    cli_put_owned_text(c, text, len);
     return LH_OK;
 }
 
 static void print_text(cli *c, const work *w)
 {
-    char time[CLI_TIME_TEXT], hosted[CLI_HOSTED_TEXT];
+    char time[CLI_TIME_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
     uint64_t total;
     uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
     if (lh_verdict_valid(w->verdict)) {
@@ -86,7 +86,7 @@ static void print_text(cli *c, const work *w)
         if (lh_pipeline_has_host(w->pipeline))
             cli_print(
                 c, "host memory: %s\n",
-                cli_hosted_text(w->pipeline, verdict_peak, w->verdict, hosted));
+                cli_host_memory_text(w->pipeline, certified_peak, w->verdict, hosted));
         return;
     }
     cli_print(c, "not valid: %" PRIu64 " violation%s\n", total,
@@ -97,7 +97,7 @@ static void print_text(cli *c, const work *w)
         cli_print(c, "  and %" PRIu64 " more\n", total - kept);
 }
 
-static lh_status judge_certificate(cli *c, work *w)
+static lh_status verify_certificate(cli *c, work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(lh_certificate_read(s->certificate, &w->certificate, &c->err));
@@ -110,11 +110,11 @@ static lh_status judge_certificate(cli *c, work *w)
     return status;
 }
 
-static lh_status judge(cli *c, work *w)
+static lh_status verify(cli *c, work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
-    CLI_TRY(cli_problem_host(c, s->host_memory, &w->problem));
+    CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, &w->problem));
     w->pipeline = cli_problem_pipeline(&w->problem);
     if (c->n_operands > 1)
         CLI_TRY(cli_read_schedule(c, c->operands[1], s->fifo, &w->schedule));
@@ -127,7 +127,7 @@ static lh_status judge(cli *c, work *w)
     CLI_TRY(lh_check(w->pipeline, w->schedule, &w->verdict, &c->err));
     c->exit_code = lh_verdict_valid(w->verdict) ? EXIT_OK : EXIT_FAILED;
     if (s->certificate)
-        CLI_TRY(judge_certificate(c, w));
+        CLI_TRY(verify_certificate(c, w));
     if (c->common.json)
         return print_json(c, w);
     print_text(c, w);
@@ -139,7 +139,7 @@ static lh_status judge(cli *c, work *w)
 static lh_status run_check(cli *c)
 {
     work w = {0};
-    lh_status status = judge(c, &w);
+    lh_status status = verify(c, &w);
     lh_claims_free(w.claims);
     lh_certificate_free(w.certificate);
     lh_verdict_free(w.verdict);

@@ -21,7 +21,7 @@ enum { MOST_PIPELINES = 16 };
 
 static const char *by_name(uint32_t i)
 {
-    return lh_compare_by_name((lh_compare_by)i);
+    return lh_compare_criterion_name((lh_compare_criterion)i);
 }
 
 static const cli_option options[] = {
@@ -30,14 +30,14 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, methods),
      .arg = "A,B,...",
-     .like = "1f1b,zb-h1",
+     .example_argument = "1f1b,zb-h1",
      .help = "Only these methods; see Methods below. Without it: all.",
      .words = CLI_WORDS_METHODS},
     {.name = "sweep",
      .type = CLI_TEXT,
      .at = offsetof(settings, sweep),
      .arg = "latency=VALUES,transfer=VALUES",
-     .like = "latency=0:40ms:5ms",
+     .example_argument = "latency=0:40ms:5ms",
      .help = "Compare under these delays, too. VALUES is first:last:step or a "
              "list of values. With a unit (ns, us, ms, s) a value is a time; "
              "a plain number is a multiple of the forward time of one "
@@ -88,9 +88,9 @@ typedef struct work {
     uint32_t n_methods;
     lh_jitter jitter;
     cli_comparison x;
-} work;
+} comparison_work;
 
-static void work_fini(work *w)
+static void work_fini(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
     for (uint32_t i = 0; i < w->n; i++)
@@ -103,7 +103,7 @@ static void work_fini(work *w)
 /* --- inputs ------------------------------------------------------------- */
 
 /* Extracts "wave" from "some/wave.yaml". */
-static void name_base(char *out, size_t room, const char *path)
+static void base_name(char *out, size_t room, const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
@@ -112,7 +112,7 @@ static void name_base(char *out, size_t room, const char *path)
     snprintf(out, room, "%.*s", len, name);
 }
 
-static lh_status read_problems(cli *c, work *w)
+static lh_status read_problems(cli *c, comparison_work *w)
 {
     for (uint32_t i = 0; i < c->n_operands; i++) {
         w->n = i + 1;
@@ -120,13 +120,13 @@ static lh_status read_problems(cli *c, work *w)
         if (w->problems[i].from_job && c->n_operands > 1)
             return cli_usage(c, "a job is compared on its own; several files "
                                 "have to be pipelines or plans");
-        name_base(w->names[i], sizeof w->names[i], c->operands[i]);
+        base_name(w->names[i], sizeof w->names[i], c->operands[i]);
     }
     return LH_OK;
 }
 
 /* Parses the words of --methods. */
-static lh_status read_methods(cli *c, work *w)
+static lh_status read_methods(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
     if (!s->methods)
@@ -146,13 +146,13 @@ static lh_status read_methods(cli *c, work *w)
         p += item + !last;
     }
     for (uint32_t i = 0; i < w->n_methods; i++)
-        if (cli_is_among(CLI_CUTTERS, w->method_list[i]))
+        if (cli_has_word(CLI_SPLITTING_METHODS, w->method_list[i]))
             return LH_OK;
     return cli_check_sub_blocks(c, w->method_list[0], s->sub_blocks);
 }
 
 /* Parses --jitter before any computation, and checks that --by has it. */
-static lh_status read_jitter(cli *c, work *w)
+static lh_status read_jitter(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_check_jitter(c, &s->jitter));
@@ -170,7 +170,7 @@ static bool show_point(void *context, uint32_t point, uint32_t n_points)
     return false;
 }
 
-static lh_status compare_problems(cli *c, work *w,
+static lh_status compare_problems(cli *c, comparison_work *w,
                                   const lh_compare_options *how)
 {
     const lh_plan *plan = w->problems[0].plan;
@@ -178,13 +178,13 @@ static lh_status compare_problems(cli *c, work *w,
     if (plan && w->n == 1)
         return lh_compare_plan(plan, how, &w->x.all, &c->err);
     for (uint32_t i = 0; i < w->n; i++) {
-        bases[i].name = cli_name(c, w->names[i]);
+        bases[i].name = cli_utf8_name(c, w->names[i]);
         bases[i].pipeline = cli_problem_pipeline(&w->problems[i]);
     }
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
 }
 
-static lh_status work_out(cli *c, work *w)
+static lh_status run_comparison(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
     lh_sim_options sim = cli_sim_options(&s->model);
@@ -194,12 +194,12 @@ static lh_status work_out(cli *c, work *w)
         .methods = w->method_list,
         .latency = &w->x.sweep.axes[CLI_LATENCY].delays,
         .transfer = &w->x.sweep.axes[CLI_TRANSFER].delays,
-        .replay = s->replay,
+        .fixed_schedules = s->replay,
         .sub_blocks = s->sub_blocks,
         .sim = &sim,
         .objective = (lh_solve_objective)s->model.objective,
         .jitter = s->jitter.spec ? &w->jitter : NULL,
-        .by = (lh_compare_by)s->by,
+        .by = (lh_compare_criterion)s->by,
         .progress = show_point,
         .context = c,
     };
@@ -245,7 +245,7 @@ static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
             status = lh_report_add_trace(report, view.trace, who->label,
                                          view.shown, &c->err);
         if (status == LH_OK && first)
-            status = cli_view_ask(c, &view, &s->model, NULL, report);
+            status = cli_view_add_whatif(c, &view, &s->model, NULL, report);
     }
     cli_view_fini(&view);
     return status;
@@ -260,7 +260,7 @@ static lh_status add_point(cli *c, const cli_comparison *x,
         const lh_outcome *o = lh_comparison_at(x->all, 0, 0, ranking[i]);
         lh_report_row row = {
             .method = who->label,
-            .status = lh_outcome_word(o),
+            .status = lh_outcome_status_name(o),
             .makespan_ns = o->ns,
             .bubble_ratio = o->status == LH_OK ? o->bubble_ratio : -1,
             .peak_memory = o->status == LH_OK ? o->peak_memory : -1,
@@ -276,10 +276,10 @@ static lh_status add_point(cli *c, const cli_comparison *x,
 static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 {
     for (uint32_t i = 0; i < c->n_operands; i++)
-        CLI_TRY(lh_report_add_fact(report, "input", cli_name(c, c->operands[i]),
+        CLI_TRY(lh_report_add_fact(report, "input", cli_utf8_name(c, c->operands[i]),
                                    &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
-    if (!cli_comparison_swept(x)) {
+    if (!cli_comparison_is_sweep(x)) {
         uint32_t *ranking =
             calloc(x->all->n_contenders + (size_t)1, sizeof *ranking);
         if (!ranking)
@@ -291,7 +291,7 @@ static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
     }
     for (uint32_t i = 0; i < cli_comparison_n_curves(x); i++) {
         cli_curves curves;
-        lh_status status = cli_curves_make(c, x, i, &curves);
+        lh_status status = cli_curves_build(c, x, i, &curves);
         if (status == LH_OK)
             status = lh_report_add_sweep(report, &curves.sweep, &c->err);
         cli_curves_fini(&curves);
@@ -304,7 +304,7 @@ static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
     lh_status status = add_all(c, x, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
@@ -317,11 +317,11 @@ static lh_status print_json(cli *c, const lh_comparison *all)
     char *text = NULL;
     size_t len = 0;
     CLI_TRY(lh_comparison_format(all, &text, &len, &c->err));
-    cli_put_made(c, text, len);
+    cli_put_owned_text(c, text, len);
     return LH_OK;
 }
 
-static lh_status compare(cli *c, work *w)
+static lh_status compare(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(read_methods(c, w));
@@ -329,7 +329,7 @@ static lh_status compare(cli *c, work *w)
         CLI_TRY(cli_sweep_parse(c, s->sweep, &w->x.sweep));
     CLI_TRY(read_problems(c, w));
     CLI_TRY(read_jitter(c, w));
-    CLI_TRY(work_out(c, w));
+    CLI_TRY(run_comparison(c, w));
     if (s->html)
         CLI_TRY(write_html(c, &w->x, s->html));
     return c->common.json ? print_json(c, w->x.all)
@@ -338,7 +338,7 @@ static lh_status compare(cli *c, work *w)
 
 static lh_status run_compare(cli *c)
 {
-    work w = {0};
+    comparison_work w = {0};
     lh_status status = compare(c, &w);
     work_fini(&w);
     return status;

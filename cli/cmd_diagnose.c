@@ -16,7 +16,7 @@
 typedef struct settings {
     uint32_t threads;
     const char *html;
-    cli_measured measured;
+    cli_measurement_files measured;
     const char *map;
 } settings;
 
@@ -115,17 +115,17 @@ static void print_heading(cli *c, const lh_diagnosis *d)
 /* --- causes ------------------------------------------------------------- */
 
 /* Formats the stage, replica or rank that a slow element belongs to. */
-static const char *whose(const lh_diagnosis *d, const lh_slow_thing *t,
+static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
                          char *text, size_t room)
 {
     uint32_t replica = t->replica == LH_NONE ? 0 : d->replicas[t->replica];
-    if (t->what == LH_SLOW_MICROBATCHES)
+    if (t->kind == LH_SLOW_MICROBATCHES)
         snprintf(text, room,
                  "microbatches are uneven: the longest of a rank's");
-    else if (t->what == LH_SLOW_STAGE)
+    else if (t->kind == LH_SLOW_STAGE)
         snprintf(text, room, "stage %" PRIu32 "%s: passes", t->stage,
                  t->stage + 1 == d->n_stages ? ", the last" : "");
-    else if (t->what == LH_SLOW_WORKER)
+    else if (t->kind == LH_SLOW_WORKER)
         snprintf(text, room,
                  "the worker of stage %" PRIu32 ", replica %" PRIu32 ": passes",
                  t->stage, replica);
@@ -133,11 +133,11 @@ static const char *whose(const lh_diagnosis *d, const lh_slow_thing *t,
         snprintf(text, room,
                  "from stage %" PRIu32 " to %" PRIu32 " of replica %" PRIu32
                  ": messages",
-                 t->stage, t->to, replica);
+                 t->stage, t->to_stage, replica);
     return text;
 }
 
-static char *slow_text(const lh_diagnosis *d, const lh_slow_thing *t,
+static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
                        char text[SENTENCE])
 {
     static const char *const others[] = {
@@ -148,22 +148,22 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_thing *t,
                                  "all stages alike, as sequences of unequal "
                                  "length do"};
     char who[120], cost[CLI_TIME_TEXT], since[80];
-    if (t->from == d->steps[0].step && t->n_steps == d->n_steps)
+    if (t->first_step == d->steps[0].step && t->n_steps == d->n_steps)
         snprintf(since, sizeof since, "in every step that was recorded");
-    else if (t->to_the_end)
+    else if (t->is_ongoing)
         snprintf(since, sizeof since,
                  "since step %" PRIu64 " (in %" PRIu32 " of %" PRIu32 " steps)",
-                 t->from, t->n_steps, d->n_steps);
+                 t->first_step, t->n_steps, d->n_steps);
     else
         snprintf(since, sizeof since,
                  "from step %" PRIu64 " to %" PRIu64 " (in %" PRIu32
                  " of %" PRIu32 " steps)",
-                 t->from, t->until, t->n_steps, d->n_steps);
+                 t->first_step, t->last_step, t->n_steps, d->n_steps);
     snprintf(text, SENTENCE,
              "%s take%s %.2f times as long as %s, %s; costs %s a step%s",
-             whose(d, t, who, sizeof who),
-             t->what == LH_SLOW_MICROBATCHES ? "s" : "", t->ratio,
-             others[t->what], since, cli_time_text(t->cost_ns, cost),
+             owner_text(d, t, who, sizeof who),
+             t->kind == LH_SLOW_MICROBATCHES ? "s" : "", t->ratio,
+             others[t->kind], since, cli_time_text(t->cost_ns, cost),
              t->hidden ? " once all else that is slow is as usual, and next "
                          "to nothing until then"
                        : "");
@@ -176,13 +176,13 @@ static const char nothing_slow[] =
 static void print_slow(cli *c, const lh_diagnosis *d)
 {
     char text[SENTENCE];
-    for (uint32_t i = 0; i < d->n_slow_things && i < MOST_SHOWN; i++)
+    for (uint32_t i = 0; i < d->n_slow_components && i < MOST_SHOWN; i++)
         cli_wrap(c, i ? "" : "slow", 0, "%s",
-                 slow_text(d, &d->slow_things[i], text));
-    if (d->n_slow_things > MOST_SHOWN)
+                 slow_text(d, &d->slow_components[i], text));
+    if (d->n_slow_components > MOST_SHOWN)
         cli_wrap(c, "", 0, "and %" PRIu32 " more: see --json",
-                 d->n_slow_things - MOST_SHOWN);
-    if (d->n_slow_things == 0)
+                 d->n_slow_components - MOST_SHOWN);
+    if (d->n_slow_components == 0)
         cli_wrap(c, "slow", 0, "%s", nothing_slow);
 }
 
@@ -223,14 +223,14 @@ static void print_worst(cli *c, const char *label, const double *values,
 }
 
 /* Numbering of stages or replicas, with a text buffer. */
-typedef struct numbered {
+typedef struct numbering {
     const uint32_t *numbers; /* NULL: identity */
     char text[16];
-} numbered;
+} numbering;
 
 static const char *number_name(const void *of, uint32_t i)
 {
-    numbered *n = (numbered *)of;
+    numbering *n = (numbering *)of;
     snprintf(n->text, sizeof n->text, "%" PRIu32 ":",
              n->numbers ? n->numbers[i] : i);
     return n->text;
@@ -244,7 +244,7 @@ static const char *operation_name(const void *of, uint32_t i)
 
 static void print_parts(cli *c, const lh_diagnosis *d)
 {
-    numbered stages = {NULL, ""}, replicas = {d->replicas, ""};
+    numbering stages = {NULL, ""}, replicas = {d->replicas, ""};
     uint32_t workers = d->n_stages * d->n_replicas;
     cli_print(c, "\nSlowdown, if only these had their own times\n");
     print_worst(c, "  stage", d->by_stage, d->n_stages, number_name, &stages);
@@ -262,37 +262,37 @@ static void print_parts(cli *c, const lh_diagnosis *d)
 
 /* --- fixes -------------------------------------------------------------- */
 
-static void print_helps(cli *c, const lh_diagnosis *d)
+static void print_fixes(cli *c, const lh_diagnosis *d)
 {
     static const char *const head[] = {"#a step", "#gain", ""};
     cli_table t = {0};
-    if (d->n_helps == 0) {
+    if (d->n_remedies == 0) {
         cli_print(c, "\nNothing that was tried would help by 0.2 %%.\n");
         return;
     }
     cli_print(c, "\nWhat would help, each by itself (predicted)\n");
     cli_table_row(&t, 3, head);
-    for (uint32_t i = 0; i < d->n_helps && i < MOST_SHOWN; i++) {
-        const lh_help *h = &d->helps[i];
+    for (uint32_t i = 0; i < d->n_remedies && i < MOST_SHOWN; i++) {
+        const lh_remedy *h = &d->remedies[i];
         char time[CLI_TIME_TEXT], gain[24], what[400];
         snprintf(gain, sizeof gain, "%.1f %%", 100 * h->gain);
-        snprintf(what, sizeof what, "%s%s%s%s", h->what,
-                 *h->assumes ? " (if " : "", h->assumes,
-                 *h->assumes ? ")" : "");
+        snprintf(what, sizeof what, "%s%s%s%s", h->action,
+                 *h->assumptions ? " (if " : "", h->assumptions,
+                 *h->assumptions ? ")" : "");
         const char *cells[] = {cli_time_text(h->predicted_ns, time), gain,
                                what};
         cli_table_row(&t, 3, cells);
     }
     cli_table_print(c, "", &t);
-    if (d->n_helps > MOST_SHOWN)
+    if (d->n_remedies > MOST_SHOWN)
         cli_print(c, "  ... and %" PRIu32 " more: see --json\n",
-                  d->n_helps - MOST_SHOWN);
+                  d->n_remedies - MOST_SHOWN);
 }
 
 static void print_remarks(cli *c, const lh_diagnosis *d)
 {
-    for (uint32_t i = 0; i < d->n_remarks; i++)
-        cli_wrap(c, i ? "" : "damage", 0, "%s", d->remarks[i].text);
+    for (uint32_t i = 0; i < d->n_defects; i++)
+        cli_wrap(c, i ? "" : "damage", 0, "%s", d->defects[i].text);
 }
 
 static void print_text(cli *c, const lh_diagnosis *d)
@@ -301,7 +301,7 @@ static void print_text(cli *c, const lh_diagnosis *d)
     print_remarks(c, d);
     print_slow(c, d);
     print_parts(c, d);
-    print_helps(c, d);
+    print_fixes(c, d);
 }
 
 /* --- report page -------------------------------------------------------- */
@@ -310,18 +310,18 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
                            const lh_diagnosis *d, lh_report *report)
 {
     char line[SENTENCE];
-    uint32_t n = 0, most = d->n_slow_things + d->n_remarks + 1;
+    uint32_t n = 0, most = d->n_slow_components + d->n_defects + 1;
     lh_report_diagnosis page = {
         .size = sizeof page, .recording = recording, .diagnosis = d};
     const char **sentences = calloc(most, sizeof *sentences);
     char(*texts)[SENTENCE] = calloc(most, sizeof *texts);
     lh_status status = sentences && texts ? LH_OK : cli_no_memory(c);
-    for (uint32_t i = 0; status == LH_OK && i < d->n_slow_things; i++)
-        sentences[n++] = slow_text(d, &d->slow_things[i], texts[i]);
+    for (uint32_t i = 0; status == LH_OK && i < d->n_slow_components; i++)
+        sentences[n++] = slow_text(d, &d->slow_components[i], texts[i]);
     if (status == LH_OK && n == 0)
         sentences[n++] = nothing_slow;
-    for (uint32_t i = 0; status == LH_OK && i < d->n_remarks; i++)
-        sentences[n++] = cli_name(c, d->remarks[i].text);
+    for (uint32_t i = 0; status == LH_OK && i < d->n_defects; i++)
+        sentences[n++] = cli_utf8_name(c, d->defects[i].text);
     page.n_sentences = n;
     page.sentences = sentences;
     if (status == LH_OK)
@@ -338,7 +338,7 @@ static lh_status write_page(cli *c, const lh_recording *recording,
                             const lh_diagnosis *d, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
     lh_status status = fill_page(c, recording, d, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
@@ -348,7 +348,7 @@ static lh_status write_page(cli *c, const lh_recording *recording,
 
 /* --- command ------------------------------------------------------------ */
 
-static lh_status tell(cli *c, const lh_diagnosis *d)
+static lh_status print_diagnosis(cli *c, const lh_diagnosis *d)
 {
     char *text = NULL;
     size_t len = 0;
@@ -357,7 +357,7 @@ static lh_status tell(cli *c, const lh_diagnosis *d)
         return LH_OK;
     }
     CLI_TRY(lh_diagnosis_format(d, &text, &len, &c->err));
-    cli_put_made(c, text, len);
+    cli_put_owned_text(c, text, len);
     return LH_OK;
 }
 
@@ -391,9 +391,9 @@ static lh_status run_diagnose(cli *c)
     if (status == LH_OK && s->html)
         status = write_page(c, recording, diagnosis, s->html);
     if (status == LH_OK)
-        status = cli_measured_write(c, &s->measured, recording, diagnosis);
+        status = cli_write_measurements(c, &s->measured, recording, diagnosis);
     if (status == LH_OK)
-        status = tell(c, diagnosis);
+        status = print_diagnosis(c, diagnosis);
     lh_diagnosis_free(diagnosis);
     lh_recording_free(recording);
     return status;

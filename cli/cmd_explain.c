@@ -51,7 +51,7 @@ static const cli_example examples[] = {
 
 /* Returns the data-parallel operation of an instruction; NULL: none that a pass
  * launches. */
-static const lh_dp_op *operation_of(const cli_view *v, const lh_instruction *in)
+static const lh_dp_op *find_operation(const cli_view *v, const lh_instruction *in)
 {
     return in->op == LH_NONE ? NULL : lh_pipeline_dp_op(v->pipeline, in->op);
 }
@@ -63,10 +63,10 @@ static const char *collective_name(const lh_instruction *in)
 
 /* Formats the instruction: "AGF, all-gather of 84.4 % of chunk 0, bucket 0/2",
  * or the pass. */
-static const char *what_text(const cli_view *v, const lh_instruction *in,
+static const char *instruction_text(const cli_view *v, const lh_instruction *in,
                              char *buffer, size_t room)
 {
-    const lh_dp_op *op = operation_of(v, in);
+    const lh_dp_op *op = find_operation(v, in);
     char share[32] = "", bucket[32] = "";
     if (in->stream == LH_STREAM_OFFLOAD) {
         snprintf(buffer, room, "activations of %" PRIu32 "F%" PRIu32 " %s",
@@ -75,7 +75,7 @@ static const char *what_text(const cli_view *v, const lh_instruction *in,
         return buffer;
     }
     if (in->stream != LH_STREAM_DATA)
-        return lh_pass_text(&in->pass, buffer);
+        return lh_pass_format(&in->pass, buffer);
     if (op && op->share > 0 && op->share < 1)
         snprintf(share, sizeof share, " of %.3g %%", 100 * op->share);
     if (op && op->n_buckets > 1)
@@ -94,7 +94,7 @@ static const lh_pass *pass_at(const lh_exec *exec, uint32_t rank, uint32_t at)
     uint32_t n;
     const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
     for (uint32_t i = 0; at != LH_NONE && i < n; i++)
-        if (all[i].stream == LH_STREAM_COMPUTE && all[i].after == at)
+        if (all[i].stream == LH_STREAM_COMPUTE && all[i].passes_before == at)
             return &all[i].pass;
     return NULL;
 }
@@ -113,9 +113,9 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
                        const lh_instruction *in)
 {
     const settings *s = c->settings;
-    char what[128], time[CLI_TIME_TEXT], text[LH_PASS_TEXT];
+    char what[128], time[CLI_TIME_TEXT], text[LH_PASS_TEXT_SIZE];
     cli_print(c, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
-              lh_stream_name(in->stream), what_text(v, in, what, sizeof what));
+              lh_stream_name(in->stream), instruction_text(v, in, what, sizeof what));
     if (in->peer != LH_NONE)
         cli_print(c, " %s rank %" PRIu32, in->slot == LH_NONE ? "to" : "from",
                   in->peer);
@@ -124,13 +124,13 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     const char *crossed = data_link(v, in);
     if (crossed)
         cli_print(c, " over %.200s", crossed);
-    const lh_pass *before = pass_at(exec, s->rank, in->before);
+    const lh_pass *before = pass_at(exec, s->rank, in->needed_by_pass);
     if (before)
-        cli_print(c, ", before %s", lh_pass_text(before, text));
+        cli_print(c, ", before %s", lh_pass_format(before, text));
     if (in->slot != LH_NONE)
         cli_print(c, ", buffer %" PRIu32, in->slot);
-    if (in->turn != UINT64_MAX)
-        cli_print(c, ", turn %" PRIu64, in->turn);
+    if (in->link_position != UINT64_MAX)
+        cli_print(c, ", turn %" PRIu64, in->link_position);
     if (in->queue != LH_NONE)
         cli_print(c, ", delegated, queue %" PRIu32, in->queue);
     cli_print(c, "\n");
@@ -147,7 +147,7 @@ static bool is_at(const lh_site_group *group, uint32_t stage,
 
 /* Counts the ranks of a stage that share ZeRO shards. With hybrid sharding it
  * counts those within one datacenter, and takes the maximum. */
-static uint32_t count_sharers(const lh_plan *plan, uint32_t stage)
+static uint32_t count_shard_ranks(const lh_plan *plan, uint32_t stage)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t most = 0;
@@ -165,10 +165,10 @@ static uint32_t count_sharers(const lh_plan *plan, uint32_t stage)
 
 /* Returns the ZeRO level (2 or 3) whose communication a stage's passes issue
  * layer by layer, without separate operations; 0: none. */
-static uint32_t level_in_passes(const lh_plan *plan, uint32_t stage)
+static uint32_t intra_pass_zero_level(const lh_plan *plan, uint32_t stage)
 {
     return plan && !plan->best.elastic && plan->best.zero >= 2 &&
-                   count_sharers(plan, stage) > 1
+                   count_shard_ranks(plan, stage) > 1
                ? plan->best.zero
                : 0;
 }
@@ -198,17 +198,17 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
               counts[LH_STREAM_RECEIVE_NEXT],
               lh_exec_receive_slots(exec, s->rank), counts[LH_STREAM_SEND_NEXT],
               counts[LH_STREAM_SEND_PREV],
-              lh_exec_sends_under_way(exec, s->rank));
+              lh_exec_sends_in_flight(exec, s->rank));
     if (counts[LH_STREAM_DATA])
         cli_print(c, "data          %" PRIu32 " communications\n",
                   counts[LH_STREAM_DATA]);
     if (counts[LH_STREAM_OFFLOAD])
         cli_print(c, "offload       %" PRIu32 " copies, out and back\n",
                   counts[LH_STREAM_OFFLOAD]);
-    if (level_in_passes(plan, s->rank))
+    if (intra_pass_zero_level(plan, s->rank))
         cli_print(c, "in passes     %sa layer's gradients are scattered "
                      "after W\n",
-                  level_in_passes(plan, s->rank) > 2
+                  intra_pass_zero_level(plan, s->rank) > 2
                       ? "a layer's parameters are gathered before F and D, "
                       : "");
     cli_print(c, "\n  %12s  %-13s\n", "predicted", "stream");
@@ -236,20 +236,20 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     char what[64];
     json_t *j = json_pack(
         "{s:s, s:I, s:o}", "stream", lh_stream_name(in->stream), "after",
-        (json_int_t)in->after, "predicted_s", cli_seconds(in->predicted_ns));
+        (json_int_t)in->passes_before, "predicted_s", cli_seconds(in->predicted_ns));
     if (in->stream == LH_STREAM_DATA) {
         json_object_set_new(j, "chunk", json_integer(in->pass.chunk));
         json_object_set_new(j, "collective", json_string(collective_name(in)));
-        if (operation_of(v, in))
-            set_operation(j, operation_of(v, in));
+        if (find_operation(v, in))
+            set_operation(j, find_operation(v, in));
     } else {
         json_object_set_new(j, "pass",
-                            json_string(lh_pass_text(&in->pass, what)));
+                            json_string(lh_pass_format(&in->pass, what)));
     }
-    const lh_pass *before = pass_at(exec, rank, in->before);
+    const lh_pass *before = pass_at(exec, rank, in->needed_by_pass);
     if (before)
         json_object_set_new(j, "before",
-                            json_string(lh_pass_text(before, what)));
+                            json_string(lh_pass_format(before, what)));
     if (in->peer != LH_NONE)
         json_object_set_new(j, "rank", json_integer(in->peer));
     if (in->link != LH_NONE)
@@ -260,8 +260,8 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
         json_object_set_new(j, "link", json_string(crossed));
     if (in->slot != LH_NONE)
         json_object_set_new(j, "buffer", json_integer(in->slot));
-    if (in->turn != UINT64_MAX)
-        json_object_set_new(j, "turn", json_integer((json_int_t)in->turn));
+    if (in->link_position != UINT64_MAX)
+        json_object_set_new(j, "turn", json_integer((json_int_t)in->link_position));
     if (in->peer != LH_NONE)
         json_object_set_new(
             j, "path",
@@ -273,9 +273,9 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     return j;
 }
 
-static json_t *in_passes_json(const lh_plan *plan, uint32_t stage)
+static json_t *intra_pass_json(const lh_plan *plan, uint32_t stage)
 {
-    uint32_t level = level_in_passes(plan, stage);
+    uint32_t level = intra_pass_zero_level(plan, stage);
     return level > 2   ? json_pack("[s, s]", "all-gather", "reduce-scatter")
            : level > 1 ? json_pack("[s]", "reduce-scatter")
                        : json_array();
@@ -305,8 +305,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                      cli_seconds(lh_exec_predicted_ns(exec)), "receive_buffers",
                      (json_int_t)lh_exec_receive_slots(exec, s->rank),
                      "sends_under_way",
-                     (json_int_t)lh_exec_sends_under_way(exec, s->rank),
-                     "in_passes", in_passes_json(plan, s->rank), "instructions",
+                     (json_int_t)lh_exec_sends_in_flight(exec, s->rank),
+                     "in_passes", intra_pass_json(plan, s->rank), "instructions",
                      list));
 }
 
@@ -323,7 +323,7 @@ static lh_status explain_exec(cli *c, const cli_view *v,
     lh_exec *exec = NULL;
     if (s->path)
         with.path = paths->links ? LH_DATA_PATH_MIXED : LH_DATA_PATH_DELEGATED;
-    cli_set_receives(model, &with.receives, &with.own_receives);
+    cli_set_receives(model, &with.receives, &with.override_receives);
     CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
     lh_status status =
         c->common.json ? print_json(c, v, plan, exec)

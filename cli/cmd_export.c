@@ -37,7 +37,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, schedule),
      .arg = "S.csv|PLAN|METHOD",
-     .like = "zb-h1",
+     .example_argument = "zb-h1",
      .help = "Another schedule than the plan's; for a pipeline without one: "
              "auto.",
      .words = CLI_WORDS_METHODS_OR_FILES},
@@ -106,13 +106,13 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
 
 /* Checks whether a target requires a plan: its own schedule, and settings that
  * a pipeline lacks. */
-static bool takes_plan(uint32_t to)
+static bool requires_plan(uint32_t to)
 {
     return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE ||
            to == LH_EXPORT_TORCHTITAN;
 }
 
-static lh_status need_plan(cli *c, const cli_problem *problem)
+static lh_status check_plan(cli *c, const cli_problem *problem)
 {
     if (problem->plan)
         return LH_OK;
@@ -144,8 +144,8 @@ static lh_status export_problem(cli *c, work *w)
     const lh_plan *plan;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
     plan = w->problem.plan;
-    if (s->stages || takes_plan(s->to))
-        CLI_TRY(need_plan(c, &w->problem));
+    if (s->stages || requires_plan(s->to))
+        CLI_TRY(check_plan(c, &w->problem));
     if (s->to == LH_EXPORT_MEGATRON)
         return lh_export_megatron(plan, &w->text, NULL, &c->err);
     if (s->to == LH_EXPORT_MEGATRON_BRIDGE)
@@ -167,7 +167,7 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
     return cli_write_text(c, path, text, len);
 }
 
-static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
+static lh_status write_export(cli *c, const char *text, int64_t cost_ns)
 {
     const settings *s = c->settings;
     const char *path = c->common.output;
@@ -175,7 +175,7 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
         CLI_TRY(cli_write(c, path, text, strlen(text)));
     if (!c->common.json) {
         if (!path)
-            cli_put_file(c, text, strlen(text));
+            cli_put_raw(c, text, strlen(text));
         else
             cli_print(c, "written       %s\n", path);
         return LH_OK;
@@ -183,7 +183,7 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
     return cli_put_json(
         c, json_pack("{s:s, s:o, s:s}", "to", target_name(s->to), "cost_s",
                      cli_seconds(cost_ns), path ? "file" : "text",
-                     path ? cli_name(c, path) : text));
+                     path ? cli_utf8_name(c, path) : text));
 }
 
 /* Rejects options without effect: only PyTorch's schedule has forms, and a plan
@@ -191,11 +191,11 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
 static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;
-    const bool of_plan = s->bundle || takes_plan(s->to);
-    const char *idle = s->to != LH_EXPORT_PYTORCH && cli_given(c, "form")
+    const bool of_plan = s->bundle || requires_plan(s->to);
+    const char *idle = s->to != LH_EXPORT_PYTORCH && cli_is_given(c, "form")
                            ? "form"
-                       : of_plan && cli_given(c, "schedule")   ? "schedule"
-                       : of_plan && cli_given(c, "sub-blocks") ? "sub-blocks"
+                       : of_plan && cli_is_given(c, "schedule")   ? "schedule"
+                       : of_plan && cli_is_given(c, "sub-blocks") ? "sub-blocks"
                                                                : NULL;
     if (idle)
         return cli_usage(c, "--%s does nothing with --to %s%s; leave it out",
@@ -226,9 +226,9 @@ static lh_status make_bundle(cli *c)
     CLI_TRY(check_bundle(c));
     lh_status status = cli_problem_read(c, c->operands[0], false, &problem);
     if (status == LH_OK)
-        status = need_plan(c, &problem);
+        status = check_plan(c, &problem);
     if (status == LH_OK) {
-        cli_hold_signals();
+        cli_defer_signals();
         status = lh_export_bundle(problem.plan, (lh_export_target)s->to,
                                   s->bundle, &o, &c->err);
         cli_release_signals();
@@ -237,7 +237,7 @@ static lh_status make_bundle(cli *c)
     CLI_TRY(status);
     if (c->common.json)
         return cli_put_json(c, json_pack("{s:s, s:s}", "to", target_name(s->to),
-                                         "bundle", cli_name(c, s->bundle)));
+                                         "bundle", cli_utf8_name(c, s->bundle)));
     cli_print(c, "written       %s\n", s->bundle);
     return LH_OK;
 }
@@ -253,7 +253,7 @@ static lh_status run_export(cli *c)
     if (status == LH_OK && s->stages)
         status = write_stages(c, w.problem.plan, s->stages);
     if (status == LH_OK)
-        status = deliver(c, w.text, w.cost_ns);
+        status = write_export(c, w.text, w.cost_ns);
     lh_text_free(w.text);
     cli_view_fini(&w.view);
     cli_problem_fini(&w.problem);
@@ -284,7 +284,7 @@ const cli_command cmd_export = {
         "refused; longhaul plan --for searches what they can.\n\n"
         "chrome: the predicted iteration as Chrome trace events.",
     .output_help = "Write the export to FILE.",
-    .own_output = true,
+    .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -9,8 +9,8 @@
 #include <string.h>
 
 typedef struct settings {
-    cli_source source;
-    cli_machines machines;
+    cli_import_options source;
+    cli_cluster_options machines;
     bool force;
 } settings;
 
@@ -40,37 +40,37 @@ static lh_status print_json(cli *c, const lh_import *in)
     json_t *ignored = json_array(), *noted = json_array();
     for (uint32_t i = 0; i < in->n_ignored; i++)
         json_array_append_new(ignored,
-                              json_string(cli_name(c, in->ignored[i])));
-    for (uint32_t i = 0; i < in->n_noted; i++)
-        json_array_append_new(noted, json_string(cli_name(c, in->noted[i])));
+                              json_string(cli_utf8_name(c, in->ignored[i])));
+    for (uint32_t i = 0; i < in->n_notes; i++)
+        json_array_append_new(noted, json_string(cli_utf8_name(c, in->notes[i])));
     json_t *object = json_pack("{s:s, s:o, s:o}", "job", in->job, "ignored",
                                ignored, "noted", noted);
     if (object && c->common.output)
         json_object_set_new(object, "file",
-                            json_string(cli_name(c, c->common.output)));
+                            json_string(cli_utf8_name(c, c->common.output)));
     return cli_put_json(c, object);
 }
 
-static void say_written(cli *c, const lh_import *in)
+static void print_written(cli *c, const lh_import *in)
 {
     cli_print(c,
               "job      %s\n"
               "ignored  %" PRIu32 " that say nothing of time and memory\n"
               "noted    %" PRIu32 "\n"
               "next     longhaul plan %s\n",
-              c->common.output, in->n_ignored, in->n_noted, c->common.output);
+              c->common.output, in->n_ignored, in->n_notes, c->common.output);
 }
 
-static lh_status put_import(cli *c, const lh_import *in)
+static lh_status write_import(cli *c, const lh_import *in)
 {
     if (c->common.output)
         CLI_TRY(cli_write(c, c->common.output, in->job, in->job_len));
     if (c->common.json)
         return print_json(c, in);
     if (c->common.output)
-        say_written(c, in);
+        print_written(c, in);
     else
-        cli_put_file(c, in->job, in->job_len);
+        cli_put_raw(c, in->job, in->job_len);
     return LH_OK;
 }
 
@@ -79,13 +79,13 @@ static lh_status run_import(cli *c)
     const settings *s = c->settings;
     char path[MOST_PATH];
     lh_import *in = NULL;
-    if (!cli_given(c, "from"))
+    if (!cli_is_given(c, "from"))
         return cli_usage(c, "say whose arguments they are: --from megatron or "
                             "torchtitan");
-    CLI_TRY(cli_check_absent(c, s->force));
+    CLI_TRY(cli_check_not_existing(c, s->force));
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines,
                        cli_output_folder(c, path, sizeof path), &in));
-    lh_status status = put_import(c, in);
+    lh_status status = write_import(c, in);
     lh_import_free(in);
     return status;
 }
@@ -116,7 +116,7 @@ const cli_command cmd_import = {
         "and in the job; unknown ones are refused.",
     .output_help = "Write the job to FILE, which must not be there yet (see "
                    "--force).",
-    .own_output = true,
+    .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

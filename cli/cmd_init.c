@@ -13,7 +13,7 @@
 
 typedef struct settings {
     const char *model;
-    cli_machines machines;
+    cli_cluster_options machines;
     uint32_t batch, sequence;
     bool force;
 } settings;
@@ -26,12 +26,12 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, model),
      .arg = "NAME|config.json",
-     .like = "deepseek-v3",
+     .example_argument = "deepseek-v3",
      .preset = "llama3-70b",
      .help = "What to train: a model by name (see Models below), or the path "
              "of a Hugging Face config.json.",
      .words = CLI_WORDS_MODELS},
-    CLI_MACHINE_ROWS(settings),
+    CLI_CLUSTER_ROWS(settings),
     {.name = "batch",
      .letter = 'b',
      .type = CLI_COUNT,
@@ -88,23 +88,23 @@ static lh_status make_draft(cli *c, const char *folder, char **text,
                           .folder = folder};
     CLI_TRY(cli_check_links(c, &s->machines));
     CLI_TRY(check_model(c, folder));
-    CLI_TRY(cli_find_machines(c, &s->machines, sites, &o));
+    CLI_TRY(cli_build_cluster(c, &s->machines, sites, &o));
     return lh_job_draft(&o, text, len, &c->err);
 }
 
 static lh_status print_json(cli *c, const lh_job *job, const char *text)
 {
     json_t *object = json_pack(
-        "{s:s, s:I, s:i, s:i, s:s}", "model", cli_name(c, job->model->name),
+        "{s:s, s:I, s:i, s:i, s:s}", "model", cli_utf8_name(c, job->model->name),
         "parameters", (json_int_t)lh_model_params(job->model), "sites",
         (int)job->n_datacenters, "gpus", (int)job->n_gpus, "job", text);
     if (object && c->common.output)
         json_object_set_new(object, "file",
-                            json_string(cli_name(c, c->common.output)));
+                            json_string(cli_utf8_name(c, c->common.output)));
     return cli_put_json(c, object);
 }
 
-static void say_written(cli *c, const lh_job *job)
+static void print_written(cli *c, const lh_job *job)
 {
     cli_print(c,
               "model   %s, %.2f billion parameters\n"
@@ -117,7 +117,7 @@ static void say_written(cli *c, const lh_job *job)
               c->common.output);
 }
 
-static lh_status put_draft(cli *c, const lh_job *job, const char *text,
+static lh_status write_draft(cli *c, const lh_job *job, const char *text,
                            size_t len)
 {
     for (uint32_t i = 0; i < job->n_files; i++)
@@ -127,9 +127,9 @@ static lh_status put_draft(cli *c, const lh_job *job, const char *text,
     if (c->common.json)
         return print_json(c, job, text);
     if (c->common.output)
-        say_written(c, job);
+        print_written(c, job);
     else
-        cli_put_file(c, text, len);
+        cli_put_raw(c, text, len);
     return LH_OK;
 }
 
@@ -140,11 +140,11 @@ static lh_status run_init(cli *c)
     char *text = NULL;
     size_t len;
     lh_job *job = NULL;
-    CLI_TRY(cli_check_absent(c, ((const settings *)c->settings)->force));
+    CLI_TRY(cli_check_not_existing(c, ((const settings *)c->settings)->force));
     CLI_TRY(make_draft(c, folder, &text, &len));
     lh_status status = lh_job_parse(text, len, "draft", folder, &job, &c->err);
     if (status == LH_OK)
-        status = put_draft(c, job, text, len);
+        status = write_draft(c, job, text, len);
     lh_job_free(job);
     lh_text_free(text);
     return status;
@@ -163,7 +163,7 @@ const cli_command cmd_init = {
         "folder of FILE on.",
     .output_help = "Write the job to FILE, which must not be there yet (see "
                    "--force), and say what is in it.",
-    .own_output = true,
+    .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

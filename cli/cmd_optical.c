@@ -48,7 +48,7 @@ static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
     char *text = NULL;
     size_t len = 0;
     CLI_TRY(lh_optical_format(s, o, &text, &len, &c->err));
-    cli_put_made(c, text, len);
+    cli_put_owned_text(c, text, len);
     return LH_OK;
 }
 

@@ -33,18 +33,18 @@ typedef struct settings {
     const char *show;
     uint32_t target;
     double gpu_hour_usd, per_gb_usd;
-    cli_source source;
-    cli_machines machines;
+    cli_import_options source;
+    cli_cluster_options machines;
 } settings;
 
 /* In the order of lh_partition_search. */
 static const char *const searches[] = {"climb", "exact", "monte-carlo", "even",
                                        NULL};
 
-/* In the order of lh_plan_by. */
+/* In the order of lh_plan_statistic. */
 static const char *const numbers[] = {"mean", "p95", NULL};
 
-/* In the order of lh_plan_goal. */
+/* In the order of lh_plan_objective. */
 static const char *const objectives[] = {"time", "cost", NULL};
 
 static const char *const elastic_planners[] = {"searched", "published", NULL};
@@ -80,7 +80,7 @@ static const cli_option options[] = {
         settings, "greedy: cut every weight-gradient pass into N parts. Other "
                   "programs can run whole passes only."),
     {.name = "effort",
-     .type = CLI_WHOLE,
+     .type = CLI_COUNT64,
      .at = offsetof(settings, effort),
      .arg = "N",
      .least = 1,
@@ -90,10 +90,10 @@ static const cli_option options[] = {
              "less than a few seconds, and ends before where nothing is more "
              "than 0.5 % faster. The plan is the same everywhere."},
     {.name = "time",
-     .type = CLI_ABOVE,
+     .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, seconds),
      .arg = "S",
-     .like = "30",
+     .example_argument = "30",
      .high = 1e9,
      .help = "Seconds of processor time, of all threads together, in place of "
              "--effort's work for layouts: three fifths for these, the rest "
@@ -141,7 +141,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),
      .arg = "N[,N...]",
-     .like = "20,20,100,10",
+     .example_argument = "20,20,100,10",
      .help = "With --search monte-carlo: layouts that are drawn, partitions of "
              "each, how many of the fastest are kept, and how often each of "
              "these is changed by one layer (default: 100,100,1000,100). "
@@ -178,25 +178,25 @@ static const cli_option options[] = {
      .help = "Also list every layout and schedule that no other one is as good "
              "as in time, memory and cost at once."},
     {.name = "pareto-times",
-     .type = CLI_ABOVE,
+     .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, pareto_times),
      .arg = "N",
      .high = 1e9,
      .help = "With --pareto: what takes up to N times as long as the fastest. "
              "(default: 4)"},
     {.name = "gpu-hour",
-     .type = CLI_ABOVE,
+     .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, gpu_hour_usd),
      .arg = "USD",
-     .like = "2.5",
+     .example_argument = "2.5",
      .high = 1e9,
      .help = "What a GPU costs for an hour, in place of the job's "
              "usd_per_gpu_hour."},
     {.name = "per-gb",
-     .type = CLI_ABOVE,
+     .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, per_gb_usd),
      .arg = "USD",
-     .like = "0.02",
+     .example_argument = "0.02",
      .high = 1e9,
      .help = "What 10^9 bytes sent between datacenters cost, in place of the "
              "job's usd_per_gb."},
@@ -204,8 +204,8 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, what_if),
      .arg = "LINKS",
-     .adds_up = ';',
-     .like = "latency=20,40,bandwidth=x2",
+     .list_separator = ';',
+     .example_argument = "latency=20,40,bandwidth=x2",
      .help = "What the plan would take, and what would be best, if links had "
              "other values: latency (ms), bandwidth (Gb/s), loss, "
              "oversubscription, of all links or of one (west-east.latency; "
@@ -230,8 +230,8 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, show),
      .arg = "PART[,PART...]",
-     .like = "layouts,search",
-     .adds_up = ',',
+     .example_argument = "layouts,search",
+     .list_separator = ',',
      .help = "Print more than one screen: " CLI_SHOW_NAMES ", or all. JSON and "
              "the report always have all of it."},
     CLI_OUTPUT_ROW(
@@ -276,7 +276,7 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
         status = lh_report_add_trace(report, view.trace, view.method,
                                      view.shown, &c->err);
     if (status == LH_OK)
-        status = cli_view_ask(c, &view, &(cli_model){0}, p, report);
+        status = cli_view_add_whatif(c, &view, &(cli_model){0}, p, report);
     cli_view_fini(&view);
     return status;
 }
@@ -294,7 +294,7 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 
 /* --- command ------------------------------------------------------------ */
 
-static lh_status plan_it(cli *c, const lh_job *job, lh_plan_options *how,
+static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
                          lh_plan **plan)
 {
     const settings *s = c->settings;
@@ -308,9 +308,9 @@ static lh_status plan_it(cli *c, const lh_job *job, lh_plan_options *how,
     how->n_questions = questions.n;
     how->questions = questions.all;
     how->sensitivity = s->sensitivity;
-    how->goal = (lh_plan_goal)s->objective;
-    how->front = s->pareto;
-    how->front_times = s->pareto_times;
+    how->objective = (lh_plan_objective)s->objective;
+    how->pareto_front = s->pareto;
+    how->pareto_max_slowdown = s->pareto_times;
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);
     cli_questions_fini(&questions);
@@ -320,10 +320,10 @@ static lh_status plan_it(cli *c, const lh_job *job, lh_plan_options *how,
 /* --- current configuration ---------------------------------------------- */
 
 /* Resulting plan and, with --from, the plan of the current configuration. */
-typedef struct made {
+typedef struct planning_result {
     lh_plan *plan, *today; /* today: with --from, unless `why` has the reason */
     char why[512];
-} made;
+} planning_result;
 
 /* Imports the configuration given to another program as a job, and returns the
  * target of its plan. */
@@ -334,14 +334,14 @@ static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines, ".", &in));
     lh_status status =
         lh_job_parse(in->job, in->job_len, "imported", ".", out, &c->err);
-    *plan_for = in->plan_for;
+    *plan_for = in->plan_target;
     lh_import_free(in);
     return status;
 }
 
 /* Plans the current configuration unchanged. A configuration that cannot run is
  * reported in `why`, not as an error. */
-static lh_status plan_today(cli *c, const lh_job *job,
+static lh_status plan_current(cli *c, const lh_job *job,
                             const lh_plan_options *how, lh_plan **today,
                             char why[512])
 {
@@ -374,7 +374,7 @@ static lh_job open_job(const lh_job *today)
 }
 
 /* Parses "100,100,1000,100"; missing values are unchanged. */
-static bool parse_draws(const char *text, lh_plan_sampling *out)
+static bool parse_samples(const char *text, lh_plan_sampling *out)
 {
     uint32_t *const to[] = {&out->layouts, &out->partitions, &out->keep,
                             &out->changes};
@@ -396,7 +396,7 @@ static bool parse_draws(const char *text, lh_plan_sampling *out)
 /* Checks the sampling options. Monte Carlo searches for the fastest plan only,
  * while jitter, --pareto and cost objectives need all layouts that the bounds
  * admit. */
-static lh_status check_drawn(cli *c)
+static lh_status check_sampling(cli *c)
 {
     const settings *s = c->settings;
     const char *other = s->jitter.spec ? "jitter"
@@ -443,7 +443,7 @@ static lh_status check_published(cli *c)
     if (s->elastic == 0)
         return LH_OK;
     for (uint32_t i = 0; others[i]; i++)
-        if (cli_given(c, others[i]))
+        if (cli_is_given(c, others[i]))
             return cli_usage(c, "--%s does not go with --elastic published",
                              others[i]);
     if (s->objective)
@@ -459,21 +459,21 @@ static lh_status check_published(cli *c)
 static lh_status check_options(cli *c)
 {
     const settings *s = c->settings;
-    const char *beside = cli_source_given(c);
-    if (beside && !cli_given(c, "from"))
+    const char *beside = cli_given_import_option(c);
+    if (beside && !cli_is_given(c, "from"))
         return cli_usage(c, "--%s needs --from; a job says itself what it has",
                          beside);
     CLI_TRY(cli_check_jitter(c, &s->jitter));
-    if (!s->jitter.spec && cli_given(c, "by"))
+    if (!s->jitter.spec && cli_is_given(c, "by"))
         return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
-    if (cli_given(c, "pareto-times") && !s->pareto)
+    if (cli_is_given(c, "pareto-times") && !s->pareto)
         return cli_usage(c, "--pareto-times needs --pareto");
     if (s->show && c->common.json)
         return cli_usage(c, "--show does nothing with --json, which has all");
-    CLI_TRY(check_drawn(c));
+    CLI_TRY(check_sampling(c));
     CLI_TRY(check_published(c));
     CLI_TRY(check_limits(c));
-    if (s->search == LH_PARTITION_EVEN && cli_given(c, "max-chunk-ratio"))
+    if (s->search == LH_PARTITION_EVEN && cli_is_given(c, "max-chunk-ratio"))
         return cli_usage(c, "--max-chunk-ratio does nothing with --search "
                             "even, which leaves chunks as even as they go");
     return LH_OK;
@@ -482,18 +482,18 @@ static lh_status check_options(cli *c)
 static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     cli_input input;
-    if (cli_given(c, "from"))
+    if (cli_is_given(c, "from"))
         return import_job(c, out, plan_for);
     lh_status status = cli_input_open(c, c->operands[0], &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
-        status = cli_input_refuse(c, &input, "a job");
+        status = cli_reject_input(c, &input, "a job");
     if (status == LH_OK)
         status = cli_input_job(c, &input, out);
     cli_input_close(&input);
     return status;
 }
 
-static lh_status make_plan(cli *c, made *m)
+static lh_status make_plan(cli *c, planning_result *m)
 {
     const settings *s = c->settings;
     lh_status status = LH_OK;
@@ -510,17 +510,17 @@ static lh_status make_plan(cli *c, made *m)
                            .no_optimal = s->no_optimal,
                            .curves = s->curves,
                            .sampling.seed = c->common.seed,
-                           .elastic_published = s->elastic == 1,
+                           .elastic_as_published = s->elastic == 1,
                            .partition = (lh_partition_search)s->search};
-    if (cli_given(c, "for"))
+    if (cli_is_given(c, "for"))
         how.target = (lh_target)(s->target + 1);
     lh_jitter jitter;
     if (status == LH_OK && s->jitter.spec) {
         status = cli_read_jitter(c, &s->jitter, &jitter);
         how.jitter = &jitter;
-        how.by = (lh_plan_by)s->by;
+        how.statistic = (lh_plan_statistic)s->by;
     }
-    if (status == LH_OK && s->draws && !parse_draws(s->draws, &how.sampling))
+    if (status == LH_OK && s->draws && !parse_samples(s->draws, &how.sampling))
         status = cli_usage(c,
                            "--draws: '%.40s' is not one to four whole numbers "
                            "from 1 to 1000000, with commas",
@@ -529,24 +529,24 @@ static lh_status make_plan(cli *c, made *m)
     lh_target plan_for = how.target;
     if (status == LH_OK)
         status = read_job(c, &job, &plan_for);
-    if (status == LH_OK && cli_given(c, "from"))
-        status = plan_today(c, job, &how, &m->today, m->why);
+    if (status == LH_OK && cli_is_given(c, "from"))
+        status = plan_current(c, job, &how, &m->today, m->why);
     if (status == LH_OK) {
         const lh_job open = open_job(job);
-        if (!cli_given(c, "for"))
+        if (!cli_is_given(c, "for"))
             how.target = plan_for;
-        status = plan_it(c, cli_given(c, "from") ? &open : job, &how, &m->plan);
+        status = run_planner(c, cli_is_given(c, "from") ? &open : job, &how, &m->plan);
     }
     lh_job_free(job);
     return status;
 }
 
-static lh_status deliver(cli *c, const made *m, uint32_t parts)
+static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
 {
     const settings *s = c->settings;
     const lh_plan *plan = m->plan;
-    const cli_today today = {m->today, m->why};
-    const bool beside = cli_given(c, "from");
+    const cli_current_plan today = {m->today, m->why};
+    const bool beside = cli_is_given(c, "from");
     const char *path =
         c->common.output ? c->common.output : cli_default_output(c);
     char *text = NULL;
@@ -556,14 +556,14 @@ static lh_status deliver(cli *c, const made *m, uint32_t parts)
     if (status == LH_OK && s->html)
         status = write_html(c, plan, s->html);
     if (status == LH_OK && c->common.json && beside)
-        status = cli_put_json(c, cli_today_json(&today, plan, text));
+        status = cli_put_json(c, cli_current_plan_json(&today, plan, text));
     else if (status == LH_OK && c->common.json)
-        cli_put_file(c, text, len);
+        cli_put_raw(c, text, len);
     else if (status == LH_OK && beside)
-        cli_today_text(c, &today, plan);
+        cli_current_plan_text(c, &today, plan);
     if (status == LH_OK && !c->common.json)
         cli_plan_screen(c, plan,
-                        &(cli_plan_shown){parts, path, s->html, s->sensitivity,
+                        &(cli_plan_output){parts, path, s->html, s->sensitivity,
                                           s->curves});
     lh_text_free(text);
     return status;
@@ -572,12 +572,12 @@ static lh_status deliver(cli *c, const made *m, uint32_t parts)
 static lh_status run_plan(cli *c)
 {
     const settings *s = c->settings;
-    made m = {0};
+    planning_result m = {0};
     uint32_t parts;
     CLI_TRY(cli_show_parse(c, s->show, &parts));
     lh_status status = make_plan(c, &m);
     if (status == LH_OK)
-        status = deliver(c, &m, parts);
+        status = write_plan(c, &m, parts);
     lh_plan_free(m.plan);
     lh_plan_free(m.today);
     return status;
@@ -624,9 +624,9 @@ const cli_command cmd_plan = {
         "program.",
     .output_help = "Write the plan to FILE (default: plan.json; with --json "
                    "none).",
-    .own_output = true,
+    .handles_output = true,
     .default_output = "plan.json",
-    .default_mark = "\"plan/",
+    .default_signature = "\"plan/",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

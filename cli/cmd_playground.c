@@ -25,7 +25,7 @@ static lh_status run_playground(cli *c)
             "and build again ('meson setup --reconfigure' looks for them)");
     if (c->common.json)
         return cli_put_json(c, json_pack("{s:s}", "html", page));
-    cli_put_file(c, page, strlen(page));
+    cli_put_raw(c, page, strlen(page));
     return LH_OK;
 }
 

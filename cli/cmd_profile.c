@@ -38,7 +38,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, modules),
      .arg = "MODEL",
-     .like = "torchtitan:llama3:8B",
+     .example_argument = "torchtitan:llama3:8B",
      .help = "torch: whose layers: a folder with Hugging Face's config.json, "
              "or that file; torchtitan:MODEL:FLAVOR; or FILE.py:FUNCTION, "
              "which returns a module that takes tokens. Without it, layers of "
@@ -47,7 +47,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, tensor),
      .arg = "N,...",
-     .like = "2",
+     .example_argument = "2",
      .help = "torch: degrees of tensor parallelism, whose shares of a layer "
              "run alone; without it the layout's, or 1. With --modules 1 "
              "alone."},
@@ -55,7 +55,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, micro_batch),
      .arg = "N,...",
-     .like = "2",
+     .example_argument = "2",
      .help = "torch: sequences at a time; without it the layout's, or 1."},
     {.name = "python",
      .type = CLI_TEXT,
@@ -117,7 +117,7 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
         cli_print(c, "written       %s\n", path);
 }
 
-static lh_status put_profile(cli *c, const lh_profile *p)
+static lh_status write_output(cli *c, const lh_profile *p)
 {
     char *text = NULL;
     size_t len;
@@ -127,7 +127,7 @@ static lh_status put_profile(cli *c, const lh_profile *p)
     if (path)
         status = cli_write(c, path, text, len);
     if (status == LH_OK && (c->common.json || !path))
-        cli_put_file(c, text, len);
+        cli_put_raw(c, text, len);
     else if (status == LH_OK)
         print_text(c, p, path);
     lh_text_free(text);
@@ -139,7 +139,7 @@ static lh_status read_job(cli *c, lh_job **out)
     cli_input input;
     lh_status status = cli_input_open(c, c->operands[0], &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
-        status = cli_input_refuse(c, &input, "a job");
+        status = cli_reject_input(c, &input, "a job");
     else if (status == LH_OK)
         status = cli_input_job(c, &input, out);
     cli_input_close(&input);
@@ -152,7 +152,7 @@ static lh_status check_options(cli *c)
                                            "python"};
     const settings *s = c->settings;
     for (uint32_t i = 0; !s->torch && i < CLI_COUNT_OF(of_torch); i++)
-        if (cli_given(c, of_torch[i]))
+        if (cli_is_given(c, of_torch[i]))
             return cli_usage(c, "--%s is for --torch", of_torch[i]);
     if (s->torch && s->no_links)
         return cli_usage(c, "--torch measures no links: leave out --no-links");
@@ -180,7 +180,7 @@ static lh_status run_profile(cli *c)
     lh_status status = measure(c, job, &profile);
     cli_progress_end();
     if (status == LH_OK)
-        status = put_profile(c, profile);
+        status = write_output(c, profile);
     lh_profile_free(profile);
     lh_job_free(job);
     return status;
@@ -212,7 +212,7 @@ const cli_command cmd_profile = {
         "profile: FILE.",
     .output_help = "Write the profile to FILE, and a summary to standard "
                    "output; without it, the profile goes there.",
-    .own_output = true,
+    .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -106,7 +106,7 @@ static lh_status read_source(cli *c, const char *path, source *out)
         if (status == LH_OK)
             status = simulate_plan(c, out);
     } else if (status == LH_OK && cli_input_is_other(&input, "trace")) {
-        status = cli_input_refuse(c, &input, "plans and traces");
+        status = cli_reject_input(c, &input, "plans and traces");
     } else if (status == LH_OK) {
         status = read_trace(c, &input, &out->trace);
     }
@@ -138,38 +138,38 @@ static lh_status add_file(cli *c, const char *path, bool first,
                           lh_report *report)
 {
     source s = {0};
-    const char *name = cli_name(c, path);
+    const char *name = cli_utf8_name(c, path);
     lh_status status = read_source(c, path, &s);
     if (status == LH_OK)
         status = add_named(c, &s, name, report);
     if (status == LH_OK && first && s.problem.plan)
-        status = cli_view_ask(c, &s.view, &(cli_model){0}, s.problem.plan,
+        status = cli_view_add_whatif(c, &s.view, &(cli_model){0}, s.problem.plan,
                               report);
     source_fini(&s);
     return status;
 }
 
 /* Adds two files: two plans side by side, anything else in sequence. */
-static lh_status add_two(cli *c, lh_report *report)
+static lh_status add_two_files(cli *c, lh_report *report)
 {
     static const source none;
     source s[2] = {none, none};
     const char *names[2] = {0};
     lh_status status = LH_OK;
     for (int i = 0; status == LH_OK && i < 2; i++) {
-        names[i] = cli_name(c, c->operands[i]);
+        names[i] = cli_utf8_name(c, c->operands[i]);
         status = read_source(c, c->operands[i], &s[i]);
     }
     const lh_plan *const plans[2] = {s[0].problem.plan, s[1].problem.plan};
     if (status == LH_OK && plans[0] && plans[1])
-        status = cli_plan_pair(c, plans, names, report);
+        status = cli_compare_plans(c, plans, names, report);
     for (int i = 0; status == LH_OK && i < 2; i++)
         status = plans[0] && plans[1]
                      ? lh_report_add_trace(report, trace_of(&s[i]), names[i],
                                            s[i].view.shown, &c->err)
                      : add_named(c, &s[i], names[i], report);
     if (status == LH_OK && plans[0])
-        status = cli_view_ask(c, &s[0].view, &(cli_model){0}, plans[0], report);
+        status = cli_view_add_whatif(c, &s[0].view, &(cli_model){0}, plans[0], report);
     source_fini(&s[0]);
     source_fini(&s[1]);
     return status;
@@ -222,14 +222,14 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
         CLI_TRY(add_pair(c, report, x));
     const bool two = c->n_operands == 2 && !s->predicted;
     if (two)
-        CLI_TRY(add_two(c, report));
+        CLI_TRY(add_two_files(c, report));
     for (uint32_t i = 0; i < c->n_operands && !two; i++)
         CLI_TRY(add_file(c, c->operands[i], i == 0, report));
     CLI_TRY(cli_write_html(c, report, path));
     if (c->common.json)
         return cli_put_json(
             c, cli_difference_json(s->predicted ? &x->difference : NULL, x->log,
-                                   x->how, cli_name(c, path)));
+                                   x->how, cli_utf8_name(c, path)));
     if (s->predicted)
         cli_difference_text(c, &x->difference, x->how, x->log);
     cli_print(c, "report        %s\n", path);
@@ -241,14 +241,14 @@ static lh_status run_report(cli *c)
     const settings *s = c->settings;
     CLI_TRY(check_usage(c));
     char both[400];
-    const char *title = s->title       ? cli_name(c, s->title)
+    const char *title = s->title       ? cli_utf8_name(c, s->title)
                         : s->predicted ? "predicted and measured"
-                                       : cli_name(c, c->operands[0]);
+                                       : cli_utf8_name(c, c->operands[0]);
     lh_report *report = NULL;
     comparison x = {0};
     if (!s->title && !s->predicted && c->n_operands == 2) {
         snprintf(both, sizeof both, "%s and %s", title,
-                 cli_name(c, c->operands[1]));
+                 cli_utf8_name(c, c->operands[1]));
         title = both;
     }
     CLI_TRY(lh_report_make(title, &report, &c->err));
@@ -274,9 +274,9 @@ const cli_command cmd_report = {
         "each kind took, and how far off their starts are; with --log, all "
         "iterations of the run too.",
     .output_help = "Write the report to FILE (default: report.html).",
-    .own_output = true,
+    .handles_output = true,
     .default_output = "report.html",
-    .default_mark = "content=\"longhaul\"",
+    .default_signature = "content=\"longhaul\"",
     .default_with_json = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

@@ -41,7 +41,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, warmup),
      .arg = "auto|initial|X0,X1,...",
-     .like = "7,5,3,1",
+     .example_argument = "7,5,3,1",
      .preset = "auto",
      .help = "slack, steady-slack: forwards of each device before its first "
              "backward, given "
@@ -60,7 +60,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, enqueue),
      .arg = "N,N,...",
-     .like = "8,4",
+     .example_argument = "8,4",
      .help = "elastic: microbatches that go forward together, group by group; "
              "they add up to all. Without this option the pipeline's own, or "
              "the queue that takes least by PipeMesh's formula."},
@@ -68,7 +68,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, dequeue),
      .arg = "N,N,...",
-     .like = "6,6",
+     .example_argument = "6,6",
      .help = "elastic: the same for the backward. Without this option as many "
              "groups as --enqueue has, all of one size."},
     {.name = "any-network",
@@ -140,7 +140,7 @@ typedef struct work {
     const char *proof;     /* kind of the written certificate; NULL: none */
     lh_memory_point point; /* --objective memory; owns `schedule` */
     uint32_t n_engines;    /* from a makespan search */
-    lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
+    lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } work;
 
 static void work_fini(work *w)
@@ -232,21 +232,21 @@ static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
 }
 
 /* Merges split W passes into whole ones; stores the makespan before. */
-static lh_status make_whole(cli *c, work *w, lh_sim_options sim)
+static lh_status merge_weight_passes(cli *c, work *w, lh_sim_options sim)
 {
     lh_schedule *whole = NULL;
     CLI_TRY(makespan(c, w, w->schedule, sim, &w->parts_ns));
-    CLI_TRY(lh_schedule_whole(w->pipeline, w->schedule, &whole, &c->err));
+    CLI_TRY(lh_schedule_merge_parts(w->pipeline, w->schedule, &whole, &c->err));
     lh_schedule_free(w->schedule);
     w->schedule = whole;
     return LH_OK;
 }
 
 /* Keeps the link orders only if they reduce the makespan. */
-static lh_status weigh_links(cli *c, work *w, const lh_sim_options *sim)
+static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
 {
     lh_schedule *plain = NULL;
-    CLI_TRY(lh_weigh_links(w->pipeline, w->schedule, sim, &plain, &w->fifo_ns,
+    CLI_TRY(lh_schedule_drop_useless_link_orders(w->pipeline, w->schedule, sim, &plain, &w->fifo_ns,
                            &c->err));
     if (!plain)
         return LH_OK;
@@ -268,7 +268,7 @@ static lh_status solve(cli *c, work *w, const settings *s)
     w->n_engines = found.n_engines;
     memcpy(w->engines, found.engines, sizeof w->engines);
     if (s->search.certificate && found.schedule)
-        CLI_TRY(cli_certify(c, &s->search, &s->model, s->sub_blocks,
+        CLI_TRY(cli_write_certificate(c, &s->search, &s->model, s->sub_blocks,
                             w->pipeline, &found, &w->proof));
     snprintf(w->bound.text, sizeof w->bound.text, "%s", found.why);
     if (found.status == LH_SOLVE_UNKNOWN)
@@ -282,7 +282,7 @@ static lh_status solve(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
-static lh_status save_memory(cli *c, work *w, const settings *s)
+static lh_status minimise_memory(cli *c, work *w, const settings *s)
 {
     CLI_TRY(cli_least_memory(c, &s->search, &s->model, s->sub_blocks,
                              &s->tradeoff, w->pipeline, &w->point));
@@ -295,13 +295,13 @@ static lh_status save_memory(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
-static lh_status order(cli *c, work *w, const settings *s)
+static lh_status build_schedule(cli *c, work *w, const settings *s)
 {
     if (s->model.objective != MEMORY)
         return solve(c, w, s);
-    double begin = cli_now();
-    lh_status status = save_memory(c, w, s);
-    w->seconds = cli_now() - begin;
+    double begin = cli_monotonic_seconds();
+    lh_status status = minimise_memory(c, w, s);
+    w->seconds = cli_monotonic_seconds() - begin;
     return status;
 }
 
@@ -322,8 +322,8 @@ static lh_status check_effects(cli *c, const settings *s)
                 {"threads", "optimal"},
                 {"start", "optimal"}};
     for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
-        if (cli_given(c, some[i].option) &&
-            !cli_is_among(some[i].methods, s->method))
+        if (cli_is_given(c, some[i].option) &&
+            !cli_has_word(some[i].methods, s->method))
             return cli_usage(c, "--%s does nothing with %s; it is for: %s",
                              some[i].option, s->method, some[i].methods);
     return cli_check_sub_blocks(c, s->method, s->sub_blocks);
@@ -331,14 +331,14 @@ static lh_status check_effects(cli *c, const settings *s)
 
 static lh_status check_tradeoff(cli *c, const settings *s)
 {
-    bool optimal = lh_best_is_search(s->method);
+    bool optimal = lh_scheduler_is_search(s->method);
     if (s->model.objective != CLI_MAKESPAN && !optimal)
         return cli_usage(c, "--objective is for --method optimal");
     if (s->search.certificate &&
         (!optimal || s->model.objective == MEMORY || s->tradeoff.pareto))
         return cli_usage(c, "--certificate is for --method optimal and a "
                             "makespan");
-    if (s->search.without && !optimal && !lh_method_is_choice(s->method))
+    if (s->search.without && !optimal && !lh_method_is_auto(s->method))
         return cli_usage(c, "--without is for --method optimal and auto");
     CLI_TRY(cli_check_engines(c, &s->search));
     if (s->tradeoff.pareto && !optimal)
@@ -367,17 +367,17 @@ static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {
     cli_progress(c, "ordering passes by %s", s->method);
-    double begin = cli_now();
-    lh_best_options how = {.size = sizeof how,
+    double begin = cli_monotonic_seconds();
+    lh_scheduler_options how = {.size = sizeof how,
                            .method = o,
                            .progress = cli_search_show,
                            .context = c};
-    lh_best best;
-    how.without = s->search.without;
+    lh_scheduler_result best;
+    how.disabled_engines = s->search.without;
     how.effort = s->search.effort;
     lh_status status =
-        lh_best_schedule(s->method, w->pipeline, &how, &best, &c->err);
-    w->seconds = cli_now() - begin;
+        lh_scheduler_run(s->method, w->pipeline, &how, &best, &c->err);
+    w->seconds = cli_monotonic_seconds() - begin;
     if (status != LH_OK)
         return status;
     w->schedule = best.schedule;
@@ -390,20 +390,20 @@ static lh_status generate(cli *c, work *w, const settings *s,
 static lh_status make_schedule(cli *c, work *w)
 {
     const settings *s = c->settings;
-    bool optimal = lh_best_is_search(s->method);
+    bool optimal = lh_scheduler_is_search(s->method);
     if (!optimal)
         CLI_TRY(cli_check_method(c, "--method", s->method));
     CLI_TRY(check_effects(c, s));
     CLI_TRY(check_tradeoff(c, s));
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
-    CLI_TRY(cli_problem_host(c, s->host_memory, &w->problem));
+    CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, &w->problem));
     w->pipeline = cli_problem_pipeline(&w->problem);
     if (s->tradeoff.pareto)
-        return cli_pareto(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
+        return cli_print_pareto_curve(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
                           w->pipeline);
     lh_method_options o = {.size = sizeof o,
                            .sub_blocks = s->sub_blocks,
-                           .group = s->group,
+                           .round_size = s->group,
                            .ignore_network = s->any_network};
     CLI_TRY(read_warmup(c, s->warmup, w, &o));
     CLI_TRY(read_groups(c, "enqueue", s->enqueue, &w->enqueue, &o.n_enqueue));
@@ -412,12 +412,12 @@ static lh_status make_schedule(cli *c, work *w)
     o.dequeue = w->dequeue;
     lh_sim_options sim = cli_sim_options(&s->model);
     o.sim = &sim;
-    CLI_TRY(optimal ? order(c, w, s) : generate(c, w, s, &o));
+    CLI_TRY(optimal ? build_schedule(c, w, s) : generate(c, w, s, &o));
     if (w->infeasible)
         return LH_OK;
     if (s->whole)
-        CLI_TRY(make_whole(c, w, sim));
-    CLI_TRY(weigh_links(c, w, &sim));
+        CLI_TRY(merge_weight_passes(c, w, sim));
+    CLI_TRY(choose_link_orders(c, w, &sim));
     CLI_TRY(lh_simulate(w->pipeline, w->schedule, &sim, &w->timeline, &c->err));
     w->objective_ns = cli_objective_ns(&s->model, w->timeline);
     return LH_OK;
@@ -428,7 +428,7 @@ static lh_status print_csv(cli *c, const work *w)
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_schedule_format(w->schedule, &text, &len, &c->err));
-    cli_put_file(c, text, len);
+    cli_put_raw(c, text, len);
     lh_text_free(text);
     return LH_OK;
 }
@@ -459,8 +459,8 @@ static lh_status print_json(cli *c, const work *w)
         .limited_by = w->bound.text,
         .seconds = w->seconds,
         .fifo_ns = w->fifo_ns,
-        .parts_ns = w->parts_ns,
-        .certificate = w->proof ? cli_name(c, s->search.certificate) : NULL,
+        .split_ns = w->parts_ns,
+        .certificate = w->proof ? cli_utf8_name(c, s->search.certificate) : NULL,
         .proof = w->proof,
         .n_engines = w->n_engines,
         .engines = w->engines,
@@ -468,7 +468,7 @@ static lh_status print_json(cli *c, const work *w)
     char *text = NULL;
     size_t len = 0;
     CLI_TRY(lh_scheduled_format(&all, &text, &len, &c->err));
-    cli_put_made(c, text, len);
+    cli_put_owned_text(c, text, len);
     return LH_OK;
 }
 
@@ -477,7 +477,7 @@ static void print_memory(cli *c, const work *w)
     const char *unit = lh_pipeline_memory_unit(w->pipeline);
     char a[CLI_MEMORY_TEXT], b[CLI_MEMORY_TEXT], t[CLI_TIME_TEXT];
     const lh_memory_point *p = &w->point;
-    cli_time_text(p->kept_ns, t);
+    cli_time_text(p->target_ns, t);
     if (p->limit_bound == p->limit)
         cli_print(c, "memory limit  %s, the least that keeps %s\n",
                   cli_memory_text(p->limit, unit, a), t);
@@ -491,12 +491,12 @@ static void print_memory(cli *c, const work *w)
 static void print_text(cli *c, const work *w)
 {
     const settings *s = c->settings;
-    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT], hosted[CLI_HOSTED_TEXT];
+    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
     uint32_t device = 0;
     int64_t ns = lh_timeline_makespan(w->timeline);
     int64_t most = cli_highest_peak(w->timeline, &device);
     cli_print(c, "method        %s%s\n", w->chosen,
-              lh_method_is_choice(s->method) ? " (best of all that fit)" : "");
+              lh_method_is_auto(s->method) ? " (best of all that fit)" : "");
     cli_print(c, "makespan      %s\n", cli_time_text(ns, a));
     cli_print(c, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
               w->bound.text);
@@ -509,7 +509,7 @@ static void print_text(cli *c, const work *w)
               device);
     if (s->host_memory)
         cli_print(c, "host memory   %s\n",
-                  cli_hosted_text(w->pipeline, cli_timeline_peak, w->timeline,
+                  cli_host_memory_text(w->pipeline, cli_timeline_peak, w->timeline,
                                   hosted));
     if (s->model.objective == MEMORY)
         print_memory(c, w);
@@ -518,10 +518,10 @@ static void print_text(cli *c, const work *w)
     cli_print(c, "written       %s\n", c->common.output);
 }
 
-static void say_costs(cli *c, const work *w)
+static void print_costs(cli *c, const work *w)
 {
     const settings *s = c->settings;
-    char a[CLI_TIME_TEXT], hosted[CLI_HOSTED_TEXT];
+    char a[CLI_TIME_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
     int64_t ns = lh_timeline_makespan(w->timeline);
     if (w->fifo_ns > 0)
         cli_note(c,
@@ -532,7 +532,7 @@ static void say_costs(cli *c, const work *w)
                  cli_time_text(w->fifo_ns - ns, a));
     if (s->host_memory && !c->common.output)
         cli_note(c, "host memory: %s",
-                 cli_hosted_text(w->pipeline, cli_timeline_peak, w->timeline,
+                 cli_host_memory_text(w->pipeline, cli_timeline_peak, w->timeline,
                                  hosted));
     if (w->parts_ns > 0)
         cli_note(c, "whole weight-gradient passes %s %s",
@@ -550,13 +550,13 @@ static lh_status run_schedule(cli *c)
         return LH_OK;
     }
     if (status == LH_OK && c->common.output && w.schedule) {
-        cli_hold_signals();
+        cli_defer_signals();
         status = lh_schedule_write(w.schedule, c->common.output, &c->err);
         cli_release_signals();
     }
     if (status == LH_OK) {
         if (!c->common.json)
-            say_costs(c, &w);
+            print_costs(c, &w);
         if (c->common.json)
             status = print_json(c, &w);
         else if (c->common.output)
@@ -600,7 +600,7 @@ const cli_command cmd_schedule = {
         "Each step takes --effort at most (default 2000000), and all together "
         "--time-limit.",
     .output_help = "Write the schedule to FILE and print what it takes.",
-    .own_output = true,
+    .handles_output = true,
     .writes_links = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

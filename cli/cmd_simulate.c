@@ -18,7 +18,7 @@ typedef struct settings {
     uint32_t sub_blocks;
     cli_model model;
     cli_jitter jitter;
-    cli_play play;
+    cli_event_simulation play;
 } settings;
 
 static const cli_option options[] = {
@@ -29,7 +29,7 @@ static const cli_option options[] = {
      .type = CLI_TIME,
      .at = offsetof(settings, model.host_copy_ns),
      .arg = "TIME",
-     .like = "1ms",
+     .example_argument = "1ms",
      .help = "With --host-memory: what a forward takes longer whose "
              "activations rest in the host, and their backward. Without it "
              "copies take no time."},
@@ -76,9 +76,9 @@ static const cli_option options[] = {
                      "With --events: so many replicas run."),
     {.name = "moving",
      .type = CLI_TIME,
-     .at = offsetof(settings, play.moving_ns),
+     .at = offsetof(settings, play.migration_ns),
      .arg = "TIME",
-     .like = "400ms",
+     .example_argument = "400ms",
      .help =
          "With --adapt and --replicas: hosts exchange their places where "
          "that pays; with --layers: layers move. What a host keeps, weights "
@@ -87,7 +87,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, play.layers),
      .arg = "N,N,...",
-     .like = "8,8,8,8",
+     .example_argument = "8,8,8,8",
      .help = "With --adapt and --moving: layers of each chunk, which move away "
              "from slow devices where that pays, and back."},
     {.name = "restart",
@@ -152,7 +152,7 @@ static double gap_of(const work *w)
     return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
 }
 
-static lh_simulated told(const work *w, const settings *s)
+static lh_simulated simulation_result(const work *w, const settings *s)
 {
     const cli_view *v = &w->view;
     return (lh_simulated){.size = sizeof(lh_simulated),
@@ -168,23 +168,23 @@ static lh_simulated told(const work *w, const settings *s)
 
 static lh_status print_json(cli *c, const work *w)
 {
-    const lh_simulated all = told(w, c->settings);
+    const lh_simulated all = simulation_result(w, c->settings);
     char *text = NULL;
     size_t len = 0;
     CLI_TRY(lh_simulated_format(&all, &text, &len, &c->err));
-    cli_put_made(c, text, len);
+    cli_put_owned_text(c, text, len);
     return LH_OK;
 }
 
 /* --- text --------------------------------------------------------------- */
 
-enum { MOST_ROWS = 16 }; /* rows per table; JSON lists all */
+enum { MAX_ROWS = 16 }; /* rows per table; JSON lists all */
 
-static void more_rows(cli *c, uint32_t count)
+static void print_omitted_rows(cli *c, uint32_t count)
 {
-    if (count > MOST_ROWS)
+    if (count > MAX_ROWS)
         cli_print(c, "  ... and %" PRIu32 " more: see --json\n",
-                  count - MOST_ROWS);
+                  count - MAX_ROWS);
 }
 
 static void print_bubble(cli *c, const cli_view *v)
@@ -240,7 +240,7 @@ static void print_slack(cli *c, const cli_view *v)
               "\nSlackness: the delay that a schedule absorbs between "
               "devices\n  %-11s %9s %9s %12s %12s\n",
               "between", "warm-up", "slackness", "tolerates", "delay");
-    for (uint32_t i = 0; i < count && i < MOST_ROWS; i++) {
+    for (uint32_t i = 0; i < count && i < MAX_ROWS; i++) {
         char between[32];
         int64_t most = slack[i].tolerance_ns;
         snprintf(between, sizeof between, "%" PRIu32 " and %" PRIu32, i, i + 1);
@@ -249,7 +249,7 @@ static void print_slack(cli *c, const cli_view *v)
                   cli_time_text(slack[i].delay_ns, b),
                   most >= 0 && slack[i].delay_ns > most ? "  too much" : "");
     }
-    more_rows(c, count);
+    print_omitted_rows(c, count);
     if (slack[0].tolerance_ns < 0)
         cli_print(c, "  what is tolerated takes too many simulations of so "
                      "large a pipeline\n");
@@ -268,7 +268,7 @@ static void print_links(cli *c, const cli_view *v)
     cli_table t = {0};
     cli_print(c, "\nLinks\n");
     cli_table_row(&t, 5, head);
-    for (uint32_t i = 0; i < count && i < MOST_ROWS; i++) {
+    for (uint32_t i = 0; i < count && i < MAX_ROWS; i++) {
         snprintf(messages, sizeof messages, "%" PRIu32, links[i].n_messages);
         snprintf(used, sizeof used, "%.1f %%",
                  total > 0 ? 100 * (double)links[i].busy_ns / total : 0.0);
@@ -278,7 +278,7 @@ static void print_links(cli *c, const cli_view *v)
         cli_table_row(&t, 5, cells);
     }
     cli_table_print(c, "", &t);
-    more_rows(c, count);
+    print_omitted_rows(c, count);
 }
 
 static bool same_dp_link(const lh_pipeline *p, uint32_t a, uint32_t b)
@@ -301,7 +301,7 @@ static void print_dp_links(cli *c, const cli_view *v)
             continue;
         if (rows++ == 0)
             cli_print(c, "\nData-parallel links\n");
-        if (rows > MOST_ROWS)
+        if (rows > MAX_ROWS)
             continue;
         char devices[32];
         snprintf(devices, sizeof devices, "device %" PRIu32, d);
@@ -310,7 +310,7 @@ static void print_dp_links(cli *c, const cli_view *v)
                      end - 1);
         cli_print(c, "  %-20s %s\n", devices, name);
     }
-    more_rows(c, rows);
+    print_omitted_rows(c, rows);
 }
 
 static void print_jitter(cli *c, const work *w)
@@ -341,7 +341,7 @@ static void print_head(cli *c, const work *w)
     const settings *s = c->settings;
     const lh_timeline *t = v->timeline;
     const char *unit = lh_pipeline_memory_unit(v->pipeline);
-    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT], hosted[CLI_HOSTED_TEXT];
+    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
     uint32_t device = 0;
     int64_t most = cli_highest_peak(t, &device);
     cli_print(c, "schedule      %s\n", v->method);
@@ -364,7 +364,7 @@ static void print_head(cli *c, const work *w)
               lh_timeline_fits(t, NULL) ? "" : ", over the limit");
     if (s->host_memory)
         cli_print(c, "host memory   %s\n",
-                  cli_hosted_text(v->pipeline, cli_timeline_peak, t, hosted));
+                  cli_host_memory_text(v->pipeline, cli_timeline_peak, t, hosted));
     if (w->jitter.samples)
         print_jitter(c, w);
 }
@@ -376,7 +376,7 @@ static lh_status print_text(cli *c, const work *w)
     lh_terminal_options terminal = cli_terminal(c);
     char *text = NULL;
     CLI_TRY(lh_report_terminal(v->trace, &terminal, &text, NULL, &c->err));
-    cli_put_drawn(c, text);
+    cli_put_chart(c, text);
     lh_text_free(text);
     print_bubble(c, v);
     print_path(c, v);
@@ -394,13 +394,13 @@ static lh_status report_jitter(cli *c, const work *w, lh_report *report)
     const settings *s = c->settings;
     const lh_sim_options sim = cli_sim_options(&s->model);
     const int64_t usual_ns = iteration_ns(w);
-    const cli_varied varied = {
+    const cli_jitter_report_input varied = {
         .pipeline = w->view.pipeline,
         .schedule = w->view.schedule,
         .sim = &sim,
         .jitter = &w->drawn,
         .after_ns = usual_ns - lh_timeline_makespan(w->view.timeline),
-        .usual_ns = usual_ns};
+        .base_ns = usual_ns};
     return w->jitter.samples ? cli_jitter_report(c, &varied, report) : LH_OK;
 }
 
@@ -409,7 +409,7 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
     char time[CLI_TIME_TEXT];
     const cli_view *v = &w->view;
     cli_time_text(lh_timeline_makespan(v->timeline), time);
-    CLI_TRY(lh_report_add_fact(report, "input", cli_name(c, c->operands[0]),
+    CLI_TRY(lh_report_add_fact(report, "input", cli_utf8_name(c, c->operands[0]),
                                &c->err));
     CLI_TRY(lh_report_add_fact(report, "schedule", v->method, &c->err));
     CLI_TRY(lh_report_add_fact(report, "makespan", time, &c->err));
@@ -418,13 +418,13 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
     CLI_TRY(report_jitter(c, w, report));
     const settings *s = c->settings;
     return s->path || s->host_memory ? LH_OK
-                                     : cli_view_ask(c, v, &s->model, NULL, report);
+                                     : cli_view_add_whatif(c, v, &s->model, NULL, report);
 }
 
 static lh_status write_html(cli *c, const work *w, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
     lh_status status = fill_report(c, w, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
@@ -446,22 +446,22 @@ static lh_status write_files(cli *c, const work *w)
 }
 
 /* Reads --jitter for the devices of a plan. */
-static lh_status read_varying(cli *c, work *w, lh_jitter *out)
+static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_read_jitter(c, &s->jitter, out));
-    w->straggler_rate = out->straggler_rate;
+    w->straggler_rate = out->straggler_probability;
     if (!w->problem.plan)
         return LH_OK;
     return lh_plan_jitter(w->problem.plan->job, &w->problem.plan->best, out,
                           out, &c->err);
 }
 
-static lh_status vary(cli *c, work *w)
+static lh_status sample_jitter(cli *c, work *w)
 {
     const settings *s = c->settings;
     lh_sim_options sim = cli_sim_options(&s->model);
-    CLI_TRY(read_varying(c, w, &w->drawn));
+    CLI_TRY(read_plan_jitter(c, w, &w->drawn));
     cli_progress(c, "drawing %" PRIu32 " iterations", w->drawn.samples);
     return lh_jitter_run(w->view.pipeline, w->view.schedule, &sim, &w->drawn,
                          &w->jitter, &c->err);
@@ -485,13 +485,13 @@ static lh_status check_events(cli *c)
         return cli_usage(c, "--replicas is for --events");
     if (s->play.replicas && s->path)
         return cli_usage(c, "--replicas is not for --path");
-    if (s->play.moving_ns &&
+    if (s->play.migration_ns &&
         !((s->play.replicas || s->play.layers) && s->play.adapt))
         return cli_usage(c, "--moving is for --adapt with --replicas or "
                             "--layers");
-    if (s->play.layers && !s->play.moving_ns)
+    if (s->play.layers && !s->play.migration_ns)
         return cli_usage(c, "--layers is for --moving");
-    if (s->play.moving_ns && s->play.staging_ns)
+    if (s->play.migration_ns && s->play.staging_ns)
         return cli_usage(c, "--moving is not for --staging: what copies take "
                             "in other places is not predicted");
     if (!s->play.events && s->play.restart)
@@ -511,7 +511,7 @@ static lh_status check_events(cli *c)
         return cli_usage(c, "--events needs to know how many iterations: "
                             "--steps");
     for (uint32_t i = 0; i < CLI_COUNT_OF(of_one); i++)
-        if (cli_given(c, of_one[i]))
+        if (cli_is_given(c, of_one[i]))
             return cli_usage(c, "--%s is of one iteration; not with --events",
                              of_one[i]);
     if (s->jitter.spec && !s->play.adapt)
@@ -519,13 +519,13 @@ static lh_status check_events(cli *c)
     return LH_OK;
 }
 
-static lh_status play_events(cli *c, work *w)
+static lh_status simulate_events(cli *c, work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_check_replicas(c, s->play.replicas, w->problem.plan));
     cli_view *v = &w->view;
     lh_jitter jitter;
-    cli_play play = s->play;
+    cli_event_simulation play = s->play;
     play.html = s->html;
     play.svg = s->svg;
     if (w->paths.pipeline) {
@@ -535,10 +535,10 @@ static lh_status play_events(cli *c, work *w)
         play.path = &w->paths.delegation;
     }
     if (s->jitter.spec) {
-        CLI_TRY(read_varying(c, w, &jitter));
+        CLI_TRY(read_plan_jitter(c, w, &jitter));
         play.jitter = &jitter;
     }
-    return cli_play_run(c, &play, v, &s->model,
+    return cli_event_simulation_run(c, &play, v, &s->model,
                         iteration_ns(w) - lh_timeline_makespan(v->timeline));
 }
 
@@ -547,10 +547,10 @@ static lh_status simulate(cli *c, work *w)
     settings *s = c->settings;
     cli_view *v = &w->view;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
-    CLI_TRY(cli_problem_host(c, s->host_memory, &w->problem));
+    CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, &w->problem));
     v->pipeline = cli_problem_pipeline(&w->problem);
     if (s->play.adapt && s->play.staging_ns &&
-        !cli_paths_differ(&s->model, v->pipeline))
+        !cli_paths_have_effect(&s->model, v->pipeline))
         return cli_usage(c, "--staging would change nothing: without --coupled "
                             "or --receives late no send blocks, and --adapt "
                             "delegates none");
@@ -565,19 +565,19 @@ static lh_status simulate(cli *c, work *w)
                                    s->sub_blocks));
     CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
     if (s->jitter.spec && !s->play.events)
-        CLI_TRY(vary(c, w));
+        CLI_TRY(sample_jitter(c, w));
     if (!s->play.events)
         CLI_TRY(write_files(c, w));
     cli_progress_end();
     if (s->play.events)
-        return play_events(c, w);
+        return simulate_events(c, w);
     uint32_t device;
     if (!lh_timeline_fits(v->timeline, &device))
         cli_note(c,
                  "the schedule needs more memory than the limit, on device "
                  "%" PRIu32 " and perhaps others",
                  device);
-    const lh_simulated all = told(w, s);
+    const lh_simulated all = simulation_result(w, s);
     CLI_TRY(lh_simulated_bound(&all, &w->bound, &c->err));
     return c->common.json ? print_json(c, w) : print_text(c, w);
 }

@@ -44,8 +44,8 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, schedule_at),
      .arg = "STEP=S.csv|METHOD",
-     .adds_up = ';',
-     .like = "1=gpipe",
+     .list_separator = ';',
+     .example_argument = "1=gpipe",
      .help = "Go on with another schedule from iteration STEP on, counted from "
              "0: a CSV file, or a method that makes one. All ranks prepare it "
              "while the iteration before runs. Given again, or after ';': more "
@@ -54,8 +54,8 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, layers_at),
      .arg = "STEP=N,N,...",
-     .adds_up = ';',
-     .like = "2=9,7,8,8",
+     .list_separator = ';',
+     .example_argument = "2=9,7,8,8",
      .help = "From iteration STEP on the chunks have so many layers, as many "
              "together as before. Weights and moments are sent to where their "
              "layers are then, before the iteration; weights do not notice. "
@@ -64,8 +64,8 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, places_at),
      .arg = "STEP=RANK,RANK,...",
-     .adds_up = ';',
-     .like = "2=0,1,2,3,5,4,6,7",
+     .list_separator = ';',
+     .example_argument = "2=0,1,2,3,5,4,6,7",
      .help = "From iteration STEP on these ranks are in the places, device by "
              "device, those of all replicas one after the other, and have what "
              "was trained there, as with --layers-at. On the timed device: "
@@ -74,14 +74,14 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, layers),
      .arg = "N,N,...",
-     .like = "8,8,8,8",
+     .example_argument = "8,8,8,8",
      .help = "With --layers-at, or --adapt and --moving: layers of each chunk "
              "of a pipeline as the run begins. A plan has its own."},
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(train_settings, moving_ns),
      .arg = "TIME",
-     .like = "400ms",
+     .example_argument = "400ms",
      .help = "What a host keeps, weights and moments, takes so long over a "
              "link. With --adapt layers move away from slow devices where that "
              "pays, and with --replicas hosts exchange their places. With "
@@ -136,7 +136,7 @@ static const cli_option options[] = {
      .type = CLI_TIME,
      .at = offsetof(train_settings, model.host_copy_ns),
      .arg = "TIME",
-     .like = "1ms",
+     .example_argument = "1ms",
      .help = "With --host-memory: what a forward takes longer whose "
              "activations rest in the host, and their backward. Without it "
              "nothing."},
@@ -145,7 +145,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, inject),
      .arg = "LINK=DELAYS",
-     .like = "west-east=latency:20ms,gbps:10",
+     .example_argument = "west-east=latency:20ms,gbps:10",
      .help = "Other delays on links: LINK=latency:20ms,gbps:10 or "
              "LINK=transfer:3ms; several with ';' between them. LINK is a "
              "link's name, or two datacenters or devices: west-east, both "
@@ -212,7 +212,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),
      .arg = "A,B,...",
-     .like = "lo,127.0.0.2",
+     .example_argument = "lo,127.0.0.2",
      .help = "tcp: ranks have an address at each of these, and a connection "
              "from each to that of the same number of every other rank. All of "
              "them carry messages; where one fails, the others carry its. Each "
@@ -258,7 +258,7 @@ static const cli_option options[] = {
      .type = CLI_REAL,
      .at = offsetof(train_settings, validation),
      .arg = "SHARE",
-     .like = "0.1",
+     .example_argument = "0.1",
      .preset = "0",
      .help = "cpu: share of the data, at the end, that is kept for "
              "validation: 0 up to 1."},
@@ -280,11 +280,11 @@ static const cli_option options[] = {
      .type = CLI_REAL,
      .at = offsetof(train_settings, min_rate),
      .arg = "R",
-     .like = "3e-5",
+     .example_argument = "3e-5",
      .help = "cpu: the learning rate at the end of the cosine. Without this "
              "option: a tenth of --rate."},
     {.name = "warmup",
-     .type = CLI_WHOLE,
+     .type = CLI_COUNT64,
      .at = offsetof(train_settings, warmup),
      .arg = "N",
      .most = 100000000,
@@ -407,6 +407,6 @@ const cli_command cmd_train = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(train_settings),
-    .on_many_hosts = true,
+    .may_span_hosts = true,
     .run = train_run,
 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool cli_comparison_swept(const cli_comparison *x)
+bool cli_comparison_is_sweep(const cli_comparison *x)
 {
     return x->sweep.axes[CLI_LATENCY].delays.n_values ||
            x->sweep.axes[CLI_TRANSFER].delays.n_values;
@@ -98,7 +98,7 @@ uint32_t cli_comparison_n_curves(const cli_comparison *x)
     return x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
-static const lh_outcome *on_curve(const cli_comparison *x, uint32_t which,
+static const lh_outcome *outcome_on_curve(const cli_comparison *x, uint32_t which,
                                   uint32_t point, uint32_t contender)
 {
     return x_axis(x) == CLI_LATENCY
@@ -120,7 +120,7 @@ static void name_curves(const cli_comparison *x, uint32_t which,
                  other->delays.relative ? " forward times" : "");
 }
 
-lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
+lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                           cli_curves *out)
 {
     const cli_axis *axis = &x->sweep.axes[x_axis(x)];
@@ -139,7 +139,7 @@ lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
     for (uint32_t i = 0; i < series; i++) {
         bool any = false;
         for (uint32_t p = 0; p < points; p++) {
-            int64_t ns = on_curve(x, which, p, i)->ns;
+            int64_t ns = outcome_on_curve(x, which, p, i)->ns;
             out->makespan_ns[(size_t)n * points + p] = ns;
             any = any || ns >= 0;
         }
@@ -196,7 +196,7 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     for (uint32_t i = 0; i < x->all->n_contenders; i++) {
         cli_print(c, "%-*s", width, x->all->contenders[i].label);
         for (uint32_t p = first; p < first + count; p++) {
-            const lh_outcome *o = on_curve(x, which, p, i);
+            const lh_outcome *o = outcome_on_curve(x, which, p, i);
             if (o->ns < 0)
                 cli_print(c, "%*s", COLUMN, "-");
             else
@@ -209,7 +209,7 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
 static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
 {
     cli_curves curves;
-    lh_status status = cli_curves_make(c, x, which, &curves);
+    lh_status status = cli_curves_build(c, x, which, &curves);
     if (status == LH_OK) {
         if (curves.sweep.title)
             cli_print(c, which ? "\n%s\n" : "%s\n", curves.title);
@@ -227,7 +227,7 @@ static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
         status = lh_report_terminal_plot(&curves.sweep, &terminal, &text, NULL,
                                          &c->err);
         if (status == LH_OK)
-            cli_put_drawn(c, text);
+            cli_put_chart(c, text);
         lh_text_free(text);
     }
     cli_curves_fini(&curves);
@@ -236,7 +236,7 @@ static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
 
 lh_status cli_comparison_text(cli *c, const cli_comparison *x)
 {
-    if (!cli_comparison_swept(x))
+    if (!cli_comparison_is_sweep(x))
         return print_table(c, x);
     for (uint32_t i = 0; i < cli_comparison_n_curves(x); i++)
         CLI_TRY(print_sheet(c, x, i));

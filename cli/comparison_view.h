@@ -19,7 +19,7 @@ typedef struct cli_comparison {
 } cli_comparison;
 
 /* Checks whether the comparison is a sweep. */
-bool cli_comparison_swept(const cli_comparison *x);
+bool cli_comparison_is_sweep(const cli_comparison *x);
 
 /* Prints the comparison as text. */
 lh_status cli_comparison_text(cli *c, const cli_comparison *x);
@@ -36,7 +36,7 @@ typedef struct cli_curves {
 /* Counts the curve sheets. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
 /* Builds curve sheet `which`. */
-lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
+lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                           cli_curves *out);
 /* Releases the curves. */
 void cli_curves_fini(cli_curves *curves);

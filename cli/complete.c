@@ -20,8 +20,8 @@ static void put_bash_words(FILE *out, const cli_option *o)
 {
     if (o->type == CLI_CHOICE) {
         fputs("COMPREPLY=($(compgen -W \"", out);
-        for (uint32_t i = 0; cli_choice(o, i); i++)
-            fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
+        for (uint32_t i = 0; cli_choice_word(o, i); i++)
+            fprintf(out, "%s%s", i ? " " : "", cli_choice_word(o, i));
         fputs("\" -- \"$cur\"))", out);
     } else if (cli_word(o->words, 0)) {
         fputs("COMPREPLY=($(compgen -W \"", out);
@@ -118,8 +118,8 @@ static void put_zsh_option(FILE *out, const cli_option *o)
         fprintf(out, ":%s:", o->arg);
     if (o->type == CLI_CHOICE) {
         fputc('(', out);
-        for (uint32_t i = 0; cli_choice(o, i); i++)
-            fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
+        for (uint32_t i = 0; cli_choice_word(o, i); i++)
+            fprintf(out, "%s%s", i ? " " : "", cli_choice_word(o, i));
         fputc(')', out);
     } else if (cli_word(o->words, 0) && !takes_files(o)) {
         fputc('(', out);
@@ -188,8 +188,8 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
         fputs(takes_files(o) ? " -r -F" : " -x", out);
     if (o->type == CLI_CHOICE) {
         fputs(" -a '", out);
-        for (uint32_t i = 0; cli_choice(o, i); i++)
-            fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
+        for (uint32_t i = 0; cli_choice_word(o, i); i++)
+            fprintf(out, "%s%s", i ? " " : "", cli_choice_word(o, i));
         fputc('\'', out);
     } else if (cli_word(o->words, 0)) {
         fputs(" -a '", out);

@@ -18,7 +18,7 @@ static double percent(int64_t predicted, int64_t measured)
 
 static double shown(int64_t predicted, int64_t measured)
 {
-    return cli_shown(percent(predicted, measured), 2);
+    return cli_round_for_text(percent(predicted, measured), 2);
 }
 
 static void print_kind(cli *c, const char *name, const lh_trace_share *k)
@@ -92,16 +92,16 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
     cli_print(c, "  passes start %s off on average, at worst %s (%s)\n",
               cli_time_text((int64_t)d->mean_start_ns, p),
               cli_time_text(d->worst_start_ns, m), d->worst);
-    if (d->parts[0])
+    if (d->divergence[0])
         cli_print(c,
                   "  they part at %s on device %" PRIu32
                   ", predicted at %s: it "
                   "starts %s %s%s\n",
-                  d->parts, d->parts_device, cli_time_text(d->parts_at_ns, p),
+                  d->divergence, d->divergence_device, cli_time_text(d->divergence_ns, p),
                   cli_time_text(
-                      d->parts_by_ns < 0 ? -d->parts_by_ns : d->parts_by_ns, m),
-                  d->parts_by_ns < 0 ? "earlier" : "later",
-                  d->parts_waits ? " (it waits for a message)" : "");
+                      d->divergence_delay_ns < 0 ? -d->divergence_delay_ns : d->divergence_delay_ns, m),
+                  d->divergence_delay_ns < 0 ? "earlier" : "later",
+                  d->divergence_waits ? " (it waits for a message)" : "");
     if (d->n_only_predicted || d->n_only_measured)
         cli_print(c,
                   "  not in both: %" PRIu64 " predicted, %" PRIu64
@@ -140,13 +140,13 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
         d->mean_start_ns / 1e9, "worst_start_error_s",
         cli_seconds(d->worst_start_ns), "worst_pass", d->worst, "kinds", kinds,
         "messages", kind_json(&d->messages));
-    if (more && d->parts[0])
+    if (more && d->divergence[0])
         json_object_set_new(more, "parts",
-                            json_pack("{s:s, s:I, s:o, s:o}", "pass", d->parts,
-                                      "device", (json_int_t)d->parts_device,
+                            json_pack("{s:s, s:I, s:o, s:o}", "pass", d->divergence,
+                                      "device", (json_int_t)d->divergence_device,
                                       "predicted_start_s",
-                                      cli_seconds(d->parts_at_ns), "later_s",
-                                      cli_seconds(d->parts_by_ns)));
+                                      cli_seconds(d->divergence_ns), "later_s",
+                                      cli_seconds(d->divergence_delay_ns)));
     if (more && log &&
         (json_object_set_new(more, "median_s", cli_seconds(log->median_ns)) ||
          json_object_set_new(more, "iterations", iterations_json(d, log)))) {
@@ -178,12 +178,12 @@ lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                  shown(d->predicted_ns, log->median_ns));
         CLI_TRY(lh_report_add_fact(report, "iterations", text, &c->err));
     }
-    if (d->parts[0]) {
-        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s", d->parts,
-                 d->parts_device,
+    if (d->divergence[0]) {
+        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s", d->divergence,
+                 d->divergence_device,
                  cli_time_text(
-                     d->parts_by_ns < 0 ? -d->parts_by_ns : d->parts_by_ns, p),
-                 d->parts_by_ns < 0 ? "earlier" : "later");
+                     d->divergence_delay_ns < 0 ? -d->divergence_delay_ns : d->divergence_delay_ns, p),
+                 d->divergence_delay_ns < 0 ? "earlier" : "later");
         CLI_TRY(lh_report_add_fact(report, "they part at", text, &c->err));
     }
     snprintf(text, sizeof text, "%s on average",

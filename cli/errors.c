@@ -31,7 +31,7 @@ lh_status cli_no_memory(cli *c)
     return cli_error(c, LH_ENOMEM, "out of memory");
 }
 
-lh_status cli_range_refuse(cli *c, const char *option, const char *text)
+lh_status cli_reject_empty_range(cli *c, const char *option, const char *text)
 {
     return cli_usage(c,
                      "--%s: '%.40s' leads nowhere; a range is first:last:step "
@@ -40,7 +40,7 @@ lh_status cli_range_refuse(cli *c, const char *option, const char *text)
 }
 
 /* Computes the edit distance, with a swap of neighbours as one edit. */
-static size_t distance(const char *a, const char *b)
+static size_t edit_distance(const char *a, const char *b)
 {
     enum { MAX = 40 };
     size_t n = strlen(a), m = strlen(b);
@@ -67,12 +67,12 @@ static size_t distance(const char *a, const char *b)
     return d[n][m];
 }
 
-const char *cli_nearest(const char *typed, const char *const *words)
+const char *cli_find_similar_word(const char *typed, const char *const *words)
 {
     const char *nearest = NULL;
     size_t least = strlen(typed) / 3 + 1;
     for (; *words; words++) {
-        size_t far = distance(typed, *words);
+        size_t far = edit_distance(typed, *words);
         /* A prefix counts as similar, too. */
         if (strlen(typed) >= 3 && strncmp(typed, *words, strlen(typed)) == 0)
             far = 1;

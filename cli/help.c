@@ -58,11 +58,11 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
         len += snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
     size_t room = sizeof right;
     size_t at = (size_t)snprintf(right, room, "%s", help);
-    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice(o, i); i++)
+    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice_word(o, i); i++)
         at += (size_t)snprintf(right + at, room - at, "%s%s",
-                               i ? ", " : " One of: ", cli_choice(o, i));
-    if (o->like)
-        at += (size_t)snprintf(right + at, room - at, " (such as %s)", o->like);
+                               i ? ", " : " One of: ", cli_choice_word(o, i));
+    if (o->example_argument)
+        at += (size_t)snprintf(right + at, room - at, " (such as %s)", o->example_argument);
     if (o->preset)
         snprintf(right + at, room - at, " (default: %s)", o->preset);
     fputs(left, out);
@@ -106,7 +106,7 @@ void cli_help(FILE *out, const cli_command *k, uint32_t width)
         print_option(out, o, is_output ? k->output_help : o->help, width);
     }
     for (cli_words w = 0; w < CLI_N_WORDS; w++)
-        if (cli_words_title(w) && cli_names(k, w))
+        if (cli_words_title(w) && cli_accepts_words(k, w))
             print_words(out, w, width);
     if (k->n_examples)
         fputs("\nExamples:\n", out);

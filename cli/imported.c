@@ -12,7 +12,7 @@
 
 enum { MOST_BYTES = 1 << 20 };
 
-const char *cli_source_name(uint32_t i)
+const char *cli_import_source_name(uint32_t i)
 {
     return lh_import_source_name((lh_import_source)i);
 }
@@ -23,13 +23,13 @@ static const char *const machine_options[] = {
 static const char *const source_options[] = {"cluster", "model", "schedule",
                                              NULL};
 
-const char *cli_source_given(const cli *c)
+const char *cli_given_import_option(const cli *c)
 {
     for (uint32_t i = 0; source_options[i]; i++)
-        if (cli_given(c, source_options[i]))
+        if (cli_is_given(c, source_options[i]))
             return source_options[i];
     for (uint32_t i = 0; machine_options[i]; i++)
-        if (cli_given(c, machine_options[i]))
+        if (cli_is_given(c, machine_options[i]))
             return machine_options[i];
     return NULL;
 }
@@ -38,7 +38,7 @@ static lh_status read_cluster(cli *c, const char *path, lh_job **out)
 {
     cli_input input;
     for (uint32_t i = 0; machine_options[i]; i++)
-        if (cli_given(c, machine_options[i]))
+        if (cli_is_given(c, machine_options[i]))
             return cli_usage(c,
                              "--%s does nothing beside --cluster, which says "
                              "what machines there are",
@@ -59,7 +59,7 @@ typedef struct named_model {
     lh_job *job;
 } named_model;
 
-static void forget_model(named_model *m)
+static void release_model(named_model *m)
 {
     lh_model_free(m->own);
     lh_job_free(m->job);
@@ -79,7 +79,7 @@ static lh_status read_model(cli *c, const char *name, named_model *m)
     CLI_TRY(cli_input_open(c, name, &input));
     lh_status status;
     if (cli_input_is_other(&input, "job"))
-        status = cli_input_refuse(c, &input, "a job or a config.json");
+        status = cli_reject_input(c, &input, "a job or a config.json");
     else if (strcmp(input.kind, "job") == 0)
         status = cli_input_job(c, &input, &m->job);
     else
@@ -125,8 +125,8 @@ static lh_status read_text(cli *c, const char *operand, cli_input *piped,
 }
 
 static lh_status import_text(cli *c, const char *text, size_t len,
-                             const char *name, const cli_source *source,
-                             const cli_machines *machines, const char *folder,
+                             const char *name, const cli_import_options *source,
+                             const cli_cluster_options *machines, const char *folder,
                              const lh_job *cluster, const lh_model *model,
                              lh_import **out)
 {
@@ -138,18 +138,18 @@ static lh_status import_text(cli *c, const char *text, size_t len,
                                    .model = model,
                                    .schedule = source->schedule};
     if (!cluster)
-        CLI_TRY(cli_find_machines(c, machines, sites, &with));
+        CLI_TRY(cli_build_cluster(c, machines, sites, &with));
     CLI_TRY(lh_import_parse((lh_import_source)source->from, text, len, name,
                             &how, out, &c->err));
-    for (uint32_t i = 0; i < (*out)->n_noted; i++)
-        cli_note(c, "%s", (*out)->noted[i]);
+    for (uint32_t i = 0; i < (*out)->n_notes; i++)
+        cli_note(c, "%s", (*out)->notes[i]);
     return LH_OK;
 }
 
-static lh_status check_source(cli *c, const cli_source *source)
+static lh_status check_source(cli *c, const cli_import_options *source)
 {
-    const char *given = cli_given(c, "model")      ? "model"
-                        : cli_given(c, "schedule") ? "schedule"
+    const char *given = cli_is_given(c, "model")      ? "model"
+                        : cli_is_given(c, "schedule") ? "schedule"
                                                    : NULL;
     if (source->from == LH_IMPORT_MEGATRON && given)
         return cli_usage(c,
@@ -160,8 +160,8 @@ static lh_status check_source(cli *c, const cli_source *source)
                             : LH_OK;
 }
 
-lh_status cli_import(cli *c, const char *operand, const cli_source *source,
-                     const cli_machines *machines, const char *folder,
+lh_status cli_import(cli *c, const char *operand, const cli_import_options *source,
+                     const cli_cluster_options *machines, const char *folder,
                      lh_import **out)
 {
     cli_input piped = {0};
@@ -182,7 +182,7 @@ lh_status cli_import(cli *c, const char *operand, const cli_source *source,
         status = import_text(c, text, len, name, source, machines, folder,
                              cluster, model.model, out);
     lh_job_free(cluster);
-    forget_model(&model);
+    release_model(&model);
     lh_text_free(read);
     cli_input_close(&piped);
     return status;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Imports another program's configuration as a job, for import and plan --from.
  */
-#ifndef CLI_IMPORTED_H
-#define CLI_IMPORTED_H
+#ifndef CLI_IMPORT_OPTIONS_H
+#define CLI_IMPORT_OPTIONS_H
 
 #include "machines.h"
 
 #include <longhaul/import.h>
 
 /* Source of an import. */
-typedef struct cli_source {
+typedef struct cli_import_options {
     uint32_t from; /* lh_import_source */
     const char *cluster, *model, *schedule;
-} cli_source;
+} cli_import_options;
 
 /* Option rows; `settings` has a cli_import_options named `source`, and a
  * cli_cluster_options. */
@@ -21,14 +21,14 @@ typedef struct cli_source {
      .type = CLI_CHOICE,                                                       \
      .at = offsetof(settings, source.from),                                    \
      .arg = "PROGRAM",                                                         \
-     .choice_name = cli_source_name,                                           \
+     .choice_name = cli_import_source_name,                                           \
      .help = says},                                                            \
         {.name = "cluster",                                                    \
          .letter = 'c',                                                        \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.cluster),                             \
          .arg = "JOB",                                                         \
-         .like = "job.yaml",                                                   \
+         .example_argument = "job.yaml",                                                   \
          .help = "--from: the machines are those of this job, in place of "    \
                  "--gpu, --sites, --nodes and links.",                         \
          .words = CLI_WORDS_FILES},                                            \
@@ -37,7 +37,7 @@ typedef struct cli_source {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.model),                               \
          .arg = "NAME|FILE",                                                   \
-         .like = "llama3-8b",                                                  \
+         .example_argument = "llama3-8b",                                                  \
          .help = "--from torchtitan: the model, in place of the one that it "  \
                  "has by name: a preset, a config.json of Hugging Face, or a " \
                  "job, whose model it is.",                                    \
@@ -46,21 +46,21 @@ typedef struct cli_source {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.schedule),                            \
          .arg = "METHOD",                                                      \
-         .like = "zb-h1",                                                      \
+         .example_argument = "zb-h1",                                                      \
          .help = "--from torchtitan: what made the order of passes that a "    \
                  "pipeline_parallel_schedule_csv holds; auto: the fastest.",   \
          .words = CLI_WORDS_METHODS},                                          \
-        CLI_MACHINE_ROWS(settings)
+        CLI_CLUSTER_ROWS(settings)
 
 /* Returns the name of the i-th lh_import_source; NULL after the last. */
-const char *cli_source_name(uint32_t i);
+const char *cli_import_source_name(uint32_t i);
 /* Returns a given option that applies only to imports, without dashes; NULL:
  * none. */
-const char *cli_source_given(const cli *c);
+const char *cli_given_import_option(const cli *c);
 /* Imports the operand: a file, "-", or an argument list. Prints deviations in
  * the costing to standard error. Release with lh_import_free(). */
-lh_status cli_import(cli *c, const char *operand, const cli_source *source,
-                     const cli_machines *machines, const char *folder,
+lh_status cli_import(cli *c, const char *operand, const cli_import_options *source,
+                     const cli_cluster_options *machines, const char *folder,
                      lh_import **out);
 
 #endif

@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* One link override of --inject. */
-typedef struct injection {
+typedef struct link_override {
     char *name;                      /* points into the copied text */
     int64_t latency_ns, transfer_ns; /* -1: unchanged */
-} injection;
+} link_override;
 
-static lh_status take_value(cli *c, const char *pair, uint64_t message_bytes,
-                            injection *out)
+static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
+                            link_override *out)
 {
     double gbps;
     const char *rest;
@@ -38,17 +38,17 @@ static lh_status take_value(cli *c, const char *pair, uint64_t message_bytes,
                      pair);
 }
 
-static lh_status take_one(cli *c, char *text, uint64_t message_bytes,
-                          injection *out)
+static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
+                          link_override *out)
 {
     char *is = strchr(text, '='), *more = NULL;
     if (!is || is == text)
         return cli_usage(c, "--inject: '%.60s' must be LINK=latency:...", text);
     *is = '\0';
-    *out = (injection){text, -1, -1};
+    *out = (link_override){text, -1, -1};
     for (char *pair = strtok_r(is + 1, ",", &more); pair;
          pair = strtok_r(NULL, ",", &more))
-        CLI_TRY(take_value(c, pair, message_bytes, out));
+        CLI_TRY(parse_value(c, pair, message_bytes, out));
     if (out->latency_ns < 0 && out->transfer_ns < 0)
         return cli_usage(c, "--inject: nothing is said of link '%.60s'", text);
     return LH_OK;
@@ -72,12 +72,12 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
         status = cli_usage(c, "--inject: no link is named");
     for (char *one = words ? strtok_r(words, ";", &more) : NULL;
          one && status == LH_OK; one = strtok_r(NULL, ";", &more)) {
-        injection what;
+        link_override what;
         lh_pipeline *next = NULL;
         lh_error why;
-        status = take_one(c, one, message_bytes, &what);
+        status = parse_override(c, one, message_bytes, &what);
         if (status == LH_OK &&
-            lh_pipeline_inject(made ? made : pipeline, what.name,
+            lh_pipeline_set_link_delay(made ? made : pipeline, what.name,
                                what.latency_ns, what.transfer_ns, &next,
                                &why) != LH_OK)
             status = cli_error(c, why.code, "--inject: %s", why.text);
@@ -94,7 +94,7 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
     return status;
 }
 
-lh_status cli_faster(cli *c, const lh_pipeline *p, uint32_t speed,
+lh_status cli_scale_speed(cli *c, const lh_pipeline *p, uint32_t speed,
                      lh_pipeline **out)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};

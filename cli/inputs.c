@@ -87,14 +87,14 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out)
     if (strcmp(path, "-") == 0) {
         CLI_TRY(read_standard_input(c, out));
         out->path = "standard input";
-        lh_text_kind(out->text, out->kind);
+        lh_text_detect_kind(out->text, out->kind);
         return LH_OK;
     }
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         /* A pipe can be read only once: pass the text on to the parser. */
         CLI_TRY(lh_file_read(path, MOST_PIPED, &out->text, &out->len, &c->err));
-        lh_text_kind(out->text, out->kind);
+        lh_text_detect_kind(out->text, out->kind);
         return LH_OK;
     }
     enum { HEAD = 1 << 16 };
@@ -103,7 +103,7 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out)
         return cli_no_memory(c);
     lh_status status = read_head(c, path, head, HEAD);
     if (status == LH_OK)
-        lh_text_kind(head, out->kind);
+        lh_text_detect_kind(head, out->kind);
     free(head);
     return status;
 }
@@ -122,7 +122,7 @@ lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out)
     return lh_pipeline_read(input->path, out, &c->err);
 }
 
-lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants)
+lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants)
 {
     const char *article = input->kind[0] == 'o' ? "an" : "a"; /* optical */
     return cli_error(c, LH_EINPUT, "%s: is %s %s; '%s' takes %s", input->path,
@@ -141,29 +141,29 @@ bool cli_input_is_other(const cli_input *input, const char *kind)
 
 bool cli_is_method(const char *name)
 {
-    return lh_best_find(name, NULL) == LH_OK;
+    return lh_scheduler_check_name(name, NULL) == LH_OK;
 }
 
 lh_status cli_check_method(cli *c, const char *option, const char *name)
 {
     lh_error why;
-    if (lh_best_find(name, &why) == LH_OK)
+    if (lh_scheduler_check_name(name, &why) == LH_OK)
         return LH_OK;
     enum { MOST = 64 };
     const char *names[MOST + 1];
-    uint32_t count = lh_n_best();
+    uint32_t count = lh_n_schedulers();
     for (uint32_t i = 0; i < count && i < MOST; i++) {
-        names[i] = lh_best_name(i);
+        names[i] = lh_scheduler_name(i);
         names[i + 1] = NULL;
     }
-    const char *near = cli_nearest(name, names);
+    const char *near = cli_find_similar_word(name, names);
     if (near)
         return cli_usage(c, "%s: there is no method '%.60s'; did you mean %s?",
                          option, name, near);
     return cli_usage(c, "%s: %s", option, why.text);
 }
 
-bool cli_is_among(const char *words, const char *word)
+bool cli_has_word(const char *words, const char *word)
 {
     const size_t len = strlen(word);
     for (const char *at = words; (at = strstr(at, word)) != NULL; at += len)
@@ -174,18 +174,18 @@ bool cli_is_among(const char *words, const char *word)
 
 lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
 {
-    if (sub_blocks <= 1 || (method && cli_is_among(CLI_CUTTERS, method)))
+    if (sub_blocks <= 1 || (method && cli_has_word(CLI_SPLITTING_METHODS, method)))
         return LH_OK;
     if (!method || !cli_is_method(method))
         return cli_usage(c,
                          "--sub-blocks does nothing to a schedule that is "
                          "there; it is for methods that cut passes: %s",
-                         CLI_CUTTERS);
+                         CLI_SPLITTING_METHODS);
     return cli_usage(
         c,
         "--sub-blocks does nothing with %s; it is for methods that "
         "cut passes: %s",
-        method, CLI_CUTTERS);
+        method, CLI_SPLITTING_METHODS);
 }
 
 /* --- performance model -------------------------------------------------- */
@@ -218,7 +218,7 @@ lh_sim_options cli_sim_options(const cli_model *model)
         .delegated = model->delegated,
         .host_copy_ns = model->host_copy_ns,
     };
-    cli_set_receives(model, &sim.receives, &sim.own_receives);
+    cli_set_receives(model, &sim.receives, &sim.override_receives);
     return sim;
 }
 
@@ -299,7 +299,7 @@ int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device)
     return most;
 }
 
-double cli_now(void)
+double cli_monotonic_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

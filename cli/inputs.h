@@ -19,7 +19,7 @@
  * their text is in *text (release with free(); NULL for files). */
 typedef struct cli_input {
     const char *path;
-    char kind[LH_KIND_TEXT];
+    char kind[LH_KIND_TEXT_SIZE];
     char *text; /* from standard input and pipes */
     size_t len;
 } cli_input;
@@ -35,7 +35,7 @@ lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
 bool cli_input_is_other(const cli_input *input, const char *kind);
 /* Rejects the input; `wants` names the accepted kinds: "a pipeline or a plan".
  */
-lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants);
+lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants);
 
 /* Checks whether a scheduling method with that name exists. */
 bool cli_is_method(const char *name);
@@ -43,9 +43,9 @@ bool cli_is_method(const char *name);
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
 /* Methods that split weight-gradient passes. */
-#define CLI_CUTTERS "greedy look-ahead auto optimal"
+#define CLI_SPLITTING_METHODS "greedy look-ahead auto optimal"
 /* Checks whether the space-separated `words` contain the word. */
-bool cli_is_among(const char *words, const char *word);
+bool cli_has_word(const char *words, const char *word);
 /* Rejects a --sub-blocks without effect: for an existing schedule (`method`
  * NULL) or a method that does not split passes. */
 lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks);
@@ -69,7 +69,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
         .at = offsetof(settings, schedule), .arg = "S.csv|PLAN|METHOD",        \
-        .like = "zb-h1",                                                       \
+        .example_argument = "zb-h1",                                                       \
         .help = "The schedule: a CSV file, that of a plan, or a method that "  \
                 "makes one; see Methods below. Without it: auto for a "        \
                 "pipeline, its own for "                                       \
@@ -144,7 +144,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "host-memory", .type = CLI_TEXT,                               \
         .at = offsetof(settings, host_memory), .arg = "AMOUNT|all",            \
-        .like = "all",                                                         \
+        .example_argument = "all",                                                         \
         .help = "Each device may leave so much of its activations in host "    \
                 "memory, in the unit of the pipeline's limits (of bytes also " \
                 "as 64GiB), or all that does not fit: " says                   \
@@ -190,6 +190,6 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 char *cli_grouped_text(double number, char *buffer);
 /* Returns the highest peak and (may be NULL) its device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
-double cli_now(void); /* monotonic clock, seconds */
+double cli_monotonic_seconds(void); /* monotonic clock, seconds */
 
 #endif

@@ -12,7 +12,7 @@ static bool is_key(const char *text, size_t len, const char *key)
     return strlen(key) == len && strncmp(text, key, len) == 0;
 }
 
-static lh_status refuse(cli *c, const char *text)
+static lh_status reject_spec(cli *c, const char *text)
 {
     int len = (int)strcspn(text, ",");
     return cli_usage(c,
@@ -42,20 +42,20 @@ static lh_status read_part(cli *c, const char *text, lh_jitter *out,
         ok = cli_parse_real(value, &out->transfer, rest);
     else if (ok && is_key(text, len, "degraded"))
         ok =
-            read_event(value, &out->degraded_rate, &out->degraded_factor, rest);
+            read_event(value, &out->degraded_probability, &out->degraded_factor, rest);
     else if (ok && is_key(text, len, "straggler"))
-        ok = read_event(value, &out->straggler_rate, &out->straggler_factor,
+        ok = read_event(value, &out->straggler_probability, &out->straggler_factor,
                         rest);
     else
         ok = false;
     if (!ok || (**rest && **rest != ','))
-        return refuse(c, text);
+        return reject_spec(c, text);
     return LH_OK;
 }
 
 lh_status cli_check_jitter(cli *c, const cli_jitter *given)
 {
-    if (!given->spec && cli_given(c, "samples"))
+    if (!given->spec && cli_is_given(c, "samples"))
         return cli_usage(c, "--samples needs --jitter");
     return LH_OK;
 }
@@ -73,7 +73,7 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
     }
 }
 
-lh_status cli_jitter_report(cli *c, const cli_varied *varied, lh_report *report)
+lh_status cli_jitter_report(cli *c, const cli_jitter_report_input *varied, lh_report *report)
 {
     const uint32_t n = varied->jitter->samples;
     int64_t *ns = calloc(n, sizeof *ns);
@@ -84,13 +84,13 @@ lh_status cli_jitter_report(cli *c, const cli_varied *varied, lh_report *report)
                         varied->jitter, ns, &c->err);
     for (uint32_t i = 0; status == LH_OK && i < n; i++)
         ns[i] += varied->after_ns;
-    const lh_report_varied drawn = {.size = sizeof drawn,
+    const lh_report_distribution drawn = {.size = sizeof drawn,
                                     .title = "Iterations with jitter",
                                     .n = n,
                                     .ns = ns,
-                                    .usual_ns = varied->usual_ns};
+                                    .nominal_ns = varied->base_ns};
     if (status == LH_OK)
-        status = lh_report_add_varied(report, &drawn, &c->err);
+        status = lh_report_add_distribution(report, &drawn, &c->err);
     free(ns);
     return status;
 }

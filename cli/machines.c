@@ -20,7 +20,7 @@ lh_status cli_check_preset(cli *c, const char *option, const char *name,
         size_t len = strlen(all);
         snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
     }
-    const char *near = cli_nearest(name, names);
+    const char *near = cli_find_similar_word(name, names);
     if (near)
         return cli_usage(c,
                          "--%s: there is no '%.60s'; did you mean %s? There "
@@ -46,7 +46,7 @@ static bool find_part(const char *list, uint32_t i, char part[64])
 
 /* Returns site i's part of a list with one part for all sites, or one per site.
  */
-static lh_status part_of(cli *c, uint32_t sites, const char *option,
+static lh_status site_part(cli *c, uint32_t sites, const char *option,
                          const char *list, uint32_t i, char part[64])
 {
     uint32_t n = 1;
@@ -61,14 +61,14 @@ static lh_status part_of(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
-static lh_status count_of(cli *c, uint32_t sites, const char *option,
+static lh_status site_count(cli *c, uint32_t sites, const char *option,
                           const char *list, uint32_t i, uint32_t *out)
 {
     char part[64];
     uint64_t count;
     if (!list)
         return LH_OK;
-    CLI_TRY(part_of(c, sites, option, list, i, part));
+    CLI_TRY(site_part(c, sites, option, list, i, part));
     if (!cli_parse_count(part, 1, MOST, &count))
         return cli_usage(c, "--%s: '%s' is not a whole number from 1 to %d",
                          option, part, MOST);
@@ -76,30 +76,30 @@ static lh_status count_of(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
-lh_status cli_check_links(cli *c, const cli_machines *m)
+lh_status cli_check_links(cli *c, const cli_cluster_options *m)
 {
     if (m->sites > 1 ||
-        (!cli_given(c, "latency-ms") && !cli_given(c, "link-gbps")))
+        (!cli_is_given(c, "latency-ms") && !cli_is_given(c, "link-gbps")))
         return LH_OK;
     return cli_usage(c,
                      "--%s does nothing with one site; it is for --sites 2 "
                      "and more",
-                     cli_given(c, "latency-ms") ? "latency-ms" : "link-gbps");
+                     cli_is_given(c, "latency-ms") ? "latency-ms" : "link-gbps");
 }
 
-lh_status cli_find_machines(cli *c, const cli_machines *m,
+lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out)
 {
     for (uint32_t i = 0; i < m->sites; i++) {
         char part[64];
-        CLI_TRY(part_of(c, m->sites, "gpu", m->gpu, i, part));
+        CLI_TRY(site_part(c, m->sites, "gpu", m->gpu, i, part));
         const lh_gpu *gpu = lh_gpu_preset(part);
         CLI_TRY(
             cli_check_preset(c, "gpu", part, gpu != NULL, lh_gpu_presets()));
         sites[i].gpu = gpu->name;
-        CLI_TRY(count_of(c, m->sites, "nodes", m->nodes, i, &sites[i].nodes));
-        CLI_TRY(count_of(c, m->sites, "gpus-per-node", m->gpus_per_node, i,
+        CLI_TRY(site_count(c, m->sites, "nodes", m->nodes, i, &sites[i].nodes));
+        CLI_TRY(site_count(c, m->sites, "gpus-per-node", m->gpus_per_node, i,
                          &sites[i].gpus_per_node));
     }
     out->n_sites = m->sites;
@@ -120,7 +120,7 @@ const char *cli_output_folder(const cli *c, char *folder, size_t room)
     return folder;
 }
 
-lh_status cli_check_absent(cli *c, bool force)
+lh_status cli_check_not_existing(cli *c, bool force)
 {
     struct stat info;
     const char *file = c->common.output;

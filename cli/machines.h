@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds jobs from cluster options (GPUs, datacenters and the links between
  * them) and checks their output file. */
-#ifndef CLI_MACHINES_H
-#define CLI_MACHINES_H
+#ifndef CLI_CLUSTER_OPTIONS_H
+#define CLI_CLUSTER_OPTIONS_H
 
 #include "cli.h"
 
 #include <longhaul/draft.h>
 
 /* Settings of the cluster options. */
-typedef struct cli_machines {
+typedef struct cli_cluster_options {
     const char *gpu, *nodes, *gpus_per_node;
     uint32_t sites;
     double link_gbps, latency_ms;
-} cli_machines;
+} cli_cluster_options;
 
 /* Option rows; `settings` has a cli_cluster_options named `machines`. */
-#define CLI_MACHINE_ROWS(settings)                                             \
+#define CLI_CLUSTER_ROWS(settings)                                             \
     {.name = "gpu",                                                            \
      .letter = 'g',                                                            \
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, machines.gpu),                                   \
      .arg = "NAME[,NAME...]",                                                  \
-     .like = "h100-sxm",                                                       \
+     .example_argument = "h100-sxm",                                                       \
      .preset = "h100-sxm",                                                     \
      .help = "On which GPUs (see GPUs below): of all sites, or a name for "    \
              "each, as h100-sxm,a100-80g.",                                    \
@@ -41,21 +41,21 @@ typedef struct cli_machines {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.nodes),                             \
          .arg = "N[,N...]",                                                    \
-         .like = "16",                                                         \
+         .example_argument = "16",                                                         \
          .help = "Nodes of each datacenter, as 16, or 16,8 for two of them. "  \
                  "Without it a power of two with room for the model."},        \
         {.name = "gpus-per-node",                                              \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.gpus_per_node),                     \
          .arg = "N[,N...]",                                                    \
-         .like = "8",                                                          \
+         .example_argument = "8",                                                          \
          .help =                                                               \
              "GPUs of a node, likewise. Without it as these GPUs are sold."},  \
         {.name = "link-gbps",                                                  \
-         .type = CLI_ABOVE,                                                    \
+         .type = CLI_REAL_ABOVE,                                                    \
          .at = offsetof(settings, machines.link_gbps),                         \
          .arg = "GBPS",                                                        \
-         .like = "800",                                                        \
+         .example_argument = "800",                                                        \
          .preset = "3200",                                                     \
          .high = 1e9,                                                          \
          .help = "Between two datacenters: 10^9 bits per second in each "      \
@@ -64,7 +64,7 @@ typedef struct cli_machines {
     {                                                                          \
         .name = "latency-ms", .type = CLI_REAL,                                \
         .at = offsetof(settings, machines.latency_ms), .arg = "MS",            \
-        .like = "7.5", .preset = "20", .low = 1e-6, .high = 3.6e6,             \
+        .example_argument = "7.5", .preset = "20", .low = 1e-6, .high = 3.6e6,             \
         .help = "Between two datacenters, one way, in milliseconds."           \
     }
 
@@ -80,15 +80,15 @@ typedef struct cli_machines {
 lh_status cli_check_preset(cli *c, const char *option, const char *name,
                            bool is_known, const char *const *names);
 /* Checks that link options come with at least two sites. */
-lh_status cli_check_links(cli *c, const cli_machines *machines);
+lh_status cli_check_links(cli *c, const cli_cluster_options *machines);
 /* Fills in the sites (zeroed before) and their links from the options. */
-lh_status cli_find_machines(cli *c, const cli_machines *machines,
+lh_status cli_build_cluster(cli *c, const cli_cluster_options *machines,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out);
 
 /* Returns the folder of the job file, in which config.json is searched. */
 const char *cli_output_folder(const cli *c, char *folder, size_t room);
 /* Rejects an existing -o file without --force. */
-lh_status cli_check_absent(cli *c, bool force);
+lh_status cli_check_not_existing(cli *c, bool force);
 
 #endif

@@ -20,17 +20,17 @@ static const cli_command *find_command(const char *name)
 static int report_error(const cli *c)
 {
     cli_progress_end();
-    if (c->is_said)
+    if (c->error_printed)
         return EXIT_FAILED;
     if (!c->usage) {
-        cli_say("%s", c->err.text);
+        cli_print_stderr("%s", c->err.text);
         return EXIT_FAILED;
     }
     if (c->command)
-        cli_say("%s: %s\nTry 'longhaul %s --help'.", c->command->name,
+        cli_print_stderr("%s: %s\nTry 'longhaul %s --help'.", c->command->name,
                 c->err.text, c->command->name);
     else
-        cli_say("%s\nTry 'longhaul --help'.", c->err.text);
+        cli_print_stderr("%s\nTry 'longhaul --help'.", c->err.text);
     return EXIT_USAGE;
 }
 
@@ -46,7 +46,7 @@ static lh_status run_command(cli *c, int argc, char **argv)
         return LH_OK;
     }
     CLI_TRY(cli_check_same_files(c));
-    if (!c->command->on_many_hosts)
+    if (!c->command->may_span_hosts)
         CLI_TRY(cli_check_outputs(c));
     return c->command->run(c);
 }
@@ -72,7 +72,7 @@ static lh_status unknown_command(cli *c, const char *name)
     for (; cli_commands[count] && count < 31; count++)
         names[count] = cli_commands[count]->name;
     names[count] = NULL;
-    const char *near = cli_nearest(name, names);
+    const char *near = cli_find_similar_word(name, names);
     if (near)
         return cli_usage(c, "there is no command '%.60s'; did you mean '%s'?",
                          name, near);
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     cli_progress_end();
     int code = status == LH_OK ? c.exit_code : report_error(&c);
     if (status == LH_OK && len > 0) {
-        int written = cli_write_out(&c, text, len);
+        int written = cli_write_stdout(&c, text, len);
         if (written != EXIT_OK)
             code = written;
     }

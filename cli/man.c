@@ -49,7 +49,7 @@ static void put_roff(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-static void put_man_head(FILE *out, const char *title, const char *name,
+static void print_man_head(FILE *out, const char *title, const char *name,
                          const char *about)
 {
     fprintf(out, ".\\\" Made from the program's own tables.\n"
@@ -73,13 +73,13 @@ static void put_man_option(FILE *out, const cli_option *o, const char *help)
         fprintf(out, " Ns = Ns Ar %s", o->arg);
     fputc('\n', out);
     put_roff(out, help);
-    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice(o, i); i++)
-        fprintf(out, "%s%s", i ? ", " : "One of: ", cli_choice(o, i));
+    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice_word(o, i); i++)
+        fprintf(out, "%s%s", i ? ", " : "One of: ", cli_choice_word(o, i));
     if (o->type == CLI_CHOICE)
         fputs(".\n", out);
-    if (o->like) {
+    if (o->example_argument) {
         fputs("Such as\n", out);
-        put_roff(out, o->like);
+        put_roff(out, o->example_argument);
     }
     if (o->preset)
         fprintf(out, "The default is %s.\n", o->preset);
@@ -164,7 +164,7 @@ static void put_man_command(FILE *out, const cli_command *k)
 {
     char title[64];
     snprintf(title, sizeof title, "longhaul-%s", k->name);
-    put_man_head(out, title, title, k->about);
+    print_man_head(out, title, title, k->about);
     fprintf(out, ".Sh SYNOPSIS\n.Nm longhaul %s\n.Op Ar options\n", k->name);
     put_man_operands(out, k->operands);
     fputs(".Sh DESCRIPTION\n", out);
@@ -179,7 +179,7 @@ static void put_man_command(FILE *out, const cli_command *k)
     }
     fputs(".El\n", out);
     for (cli_words w = 0; w < CLI_N_WORDS; w++)
-        if (cli_words_title(w) && cli_names(k, w))
+        if (cli_words_title(w) && cli_accepts_words(k, w))
             put_man_words(out, w);
     put_man_status(out);
     put_man_examples(out, k);
@@ -188,7 +188,7 @@ static void put_man_command(FILE *out, const cli_command *k)
 
 static void put_man_main(FILE *out)
 {
-    put_man_head(out, "longhaul", "longhaul",
+    print_man_head(out, "longhaul", "longhaul",
                  "Plan the training of large models across datacenters");
     fputs(".Sh SYNOPSIS\n.Nm\n.Ar command\n.Op Ar options\n"
           ".Op Ar arguments\n.Sh DESCRIPTION\n.Nm\n",

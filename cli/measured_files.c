@@ -77,7 +77,7 @@ static void fill_entries(const lh_job *job, const lh_pipeline *p,
             .no_sequence_parallel =
                 l->tensor > 1 && job->framework.no_sequence_parallel,
             .chunk = i,
-            .of = n,
+            .n_chunks = n,
             .layers = l->n_chunk_layers == n ? l->chunk_layers[i] : 0,
             .communication = true,
             .f_ns = chunk->f_ns,
@@ -114,7 +114,7 @@ static lh_status format_profile(cli *c, const lh_job *job,
     return status;
 }
 
-static lh_status write_profile(cli *c, const cli_measured *files,
+static lh_status write_profile(cli *c, const cli_measurement_files *files,
                                const lh_diagnosis *d, int64_t passes_ns,
                                const lh_pipeline *p)
 {
@@ -130,7 +130,7 @@ static lh_status write_profile(cli *c, const cli_measured *files,
     return cli_write_text(c, files->profile, text, len);
 }
 
-lh_status cli_measured_write(cli *c, const cli_measured *files,
+lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
                              const lh_recording *recording,
                              const lh_diagnosis *diagnosis)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the measurements of a recording as inputs for other commands. */
-#ifndef CLI_MEASURED_FILES_H
-#define CLI_MEASURED_FILES_H
+#ifndef CLI_MEASUREMENT_FILES_H
+#define CLI_MEASUREMENT_FILES_H
 
 #include "cli.h"
 
 #include <longhaul/diagnose.h>
 
 /* Output files for measurements. */
-typedef struct cli_measured {
+typedef struct cli_measurement_files {
     const char *pipeline, *profile; /* files to write; NULL: none */
     const char *job; /* job that the profile's times apply to */
-} cli_measured;
+} cli_measurement_files;
 
 /* Writes the files for the replica with the longest passes. */
-lh_status cli_measured_write(cli *c, const cli_measured *files,
+lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
                              const lh_recording *recording,
                              const lh_diagnosis *diagnosis);
 

@@ -10,7 +10,7 @@
 
 lh_status cli_check_engines(cli *c, const cli_search *search)
 {
-    const char *names[LH_MOST_SOLVE_ENGINES + 1] = {0};
+    const char *names[LH_MAX_SOLVE_ENGINES + 1] = {0};
     const char *at = search->without;
     for (uint32_t i = 0; i < lh_n_solve_engines(); i++)
         names[i] = lh_solve_engine_name(i);
@@ -21,7 +21,7 @@ lh_status cli_check_engines(cli *c, const cli_search *search)
         memcpy(name, at, len < sizeof name ? len : sizeof name - 1);
         while (names[i] && strcmp(name, names[i]) != 0)
             i++;
-        const char *near = names[i] ? NULL : cli_nearest(name, names);
+        const char *near = names[i] ? NULL : cli_find_similar_word(name, names);
         if (near)
             return cli_usage(
                 c, "--without: there is no engine '%s'; did you mean %s?", name,
@@ -69,7 +69,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                               .fifo = model->fifo,
                               .sub_blocks = sub_blocks,
                               .seed = c->common.seed,
-                              .without = search->without,
+                              .disabled_engines = search->without,
                               .time_limit_s = search->time_limit_s,
                               .gap = search->gap_percent / 100,
                               .effort = search->effort,
@@ -82,7 +82,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
         out->objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     if (search->start)
         CLI_TRY(cli_read_schedule(c, search->start, model->fifo, start));
-    out->start = *start;
+    out->initial_schedule = *start;
     return LH_OK;
 }
 
@@ -120,7 +120,7 @@ static lh_status write_certificate(cli *c, const char *path,
     return cli_write_text(c, path, text, len);
 }
 
-lh_status cli_certify(cli *c, const cli_search *search, const cli_model *model,
+lh_status cli_write_certificate(cli *c, const cli_search *search, const cli_model *model,
                       uint32_t sub_blocks, const lh_pipeline *pipeline,
                       const lh_solution *solution, const char **kind)
 {

@@ -78,12 +78,12 @@ const cli_option *cli_find_letter(const cli_command *command, char letter)
     return NULL;
 }
 
-const char *cli_choice(const cli_option *option, uint32_t i)
+const char *cli_choice_word(const cli_option *option, uint32_t i)
 {
     return option->choices ? option->choices[i] : option->choice_name(i);
 }
 
-bool cli_names(const cli_command *k, cli_words words)
+bool cli_accepts_words(const cli_command *k, cli_words words)
 {
     for (uint32_t i = 0; i < k->n_options; i++)
         if (k->options[i].words == words ||
@@ -105,7 +105,7 @@ const char *cli_word(cli_words words, uint32_t i)
     switch (words) {
     case CLI_WORDS_METHODS:
     case CLI_WORDS_METHODS_OR_FILES:
-        return i < lh_n_best() ? lh_best_name(i) : NULL;
+        return i < lh_n_schedulers() ? lh_scheduler_name(i) : NULL;
     case CLI_WORDS_ENGINES:
         return i < lh_n_solve_engines() ? lh_solve_engine_name(i) : NULL;
     case CLI_WORDS_MODELS:
@@ -140,7 +140,7 @@ const char *cli_word_about(cli_words words, uint32_t i,
                  g->tflops, g->memory_gib);
         return text;
     }
-    return lh_best_about(i);
+    return lh_scheduler_about(i);
 }
 
 const char *cli_words_title(cli_words words)

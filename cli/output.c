@@ -8,7 +8,7 @@
 
 lh_status cli_write(cli *c, const char *path, const char *text, size_t len)
 {
-    cli_hold_signals();
+    cli_defer_signals();
     lh_status status = lh_file_write(path, text, len, &c->err);
     cli_release_signals();
     return status;
@@ -31,10 +31,10 @@ lh_status cli_put_json(cli *c, json_t *object)
     if (!text)
         return cli_no_memory(c);
     size_t len = strlen(text);
-    size_t room = lh_json_show(text, len, NULL, 0) + 1;
+    size_t room = lh_json_escape(text, len, NULL, 0) + 1;
     char *shown = room > len + 1 ? malloc(room) : text;
     if (shown && shown != text)
-        lh_json_show(text, len, shown, room);
+        lh_json_escape(text, len, shown, room);
     if (shown)
         fprintf(c->out, "%s\n", shown);
     if (shown != text)
@@ -43,16 +43,16 @@ lh_status cli_put_json(cli *c, json_t *object)
     return shown ? LH_OK : cli_no_memory(c);
 }
 
-int cli_write_out(cli *c, const char *text, size_t len)
+int cli_write_stdout(cli *c, const char *text, size_t len)
 {
-    if (c->common.output && !(c->command && c->command->own_output)) {
+    if (c->common.output && !(c->command && c->command->handles_output)) {
         if (cli_write(c, c->common.output, text, len) == LH_OK)
             return EXIT_OK;
-        cli_say("%s", c->err.text);
+        cli_print_stderr("%s", c->err.text);
         return EXIT_FAILED;
     }
     if (fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0)
         return EXIT_OK;
-    cli_say("cannot write to standard output: %s", strerror(errno));
+    cli_print_stderr("cannot write to standard output: %s", strerror(errno));
     return EXIT_FAILED;
 }

@@ -22,7 +22,7 @@ typedef struct named_file {
 
 /* Resolves the path of a missing file: its folder without symbolic links, plus
  * its name. NULL: no such folder, or no memory. */
-static char *place_of(const char *path, unsigned links)
+static char *resolve_path(const char *path, unsigned links)
 {
     char next[4096];
     const char *slash = strrchr(path, '/');
@@ -39,7 +39,7 @@ static char *place_of(const char *path, unsigned links)
         name = next; /* dangling symbolic link */
     if (n > 0 && next[0] == '/') {
         free(real);
-        return links > 0 ? place_of(next, links - 1) : NULL;
+        return links > 0 ? resolve_path(next, links - 1) : NULL;
     }
     const size_t room = strlen(real) + strlen(name) + 2;
     place = malloc(room);
@@ -47,7 +47,7 @@ static char *place_of(const char *path, unsigned links)
         snprintf(place, room, "%s/%s", real, name);
     free(real);
     if (place && n > 0) {
-        char *last = links > 0 ? place_of(place, links - 1) : NULL;
+        char *last = links > 0 ? resolve_path(place, links - 1) : NULL;
         free(place);
         return last;
     }
@@ -60,7 +60,7 @@ static void name_file(named_file *file, const char *path, bool is_written)
     file->is_written = is_written;
     file->exists = stat(path, &file->info) == 0;
     file->is_special = file->exists && !S_ISREG(file->info.st_mode);
-    file->place = file->exists ? NULL : place_of(path, 8);
+    file->place = file->exists ? NULL : resolve_path(path, 8);
 }
 
 static bool is_same_file(const named_file *a, const named_file *b)
@@ -74,7 +74,7 @@ static bool is_same_file(const named_file *a, const named_file *b)
            strcmp(a->place, b->place) == 0;
 }
 
-static uint32_t name_options(const cli_option *options, uint32_t n,
+static uint32_t list_option_files(const cli_option *options, uint32_t n,
                              const void *settings, named_file *out)
 {
     uint32_t count = 0;
@@ -99,7 +99,7 @@ static uint32_t name_options(const cli_option *options, uint32_t n,
 }
 
 /* Converts S.csv to S.links.csv. */
-static char *links_beside(const char *path)
+static char *link_order_path(const char *path)
 {
     size_t len = strlen(path);
     if (len > 4 && strcmp(path + len - 4, ".csv") == 0)
@@ -112,12 +112,12 @@ static char *links_beside(const char *path)
 }
 
 /* Lists all files from the command line and the command's default ones. */
-static uint32_t name_all(const cli *c, named_file *out)
+static uint32_t list_all_files(const cli *c, named_file *out)
 {
     const cli_command *k = c->command;
     uint32_t n =
-        name_options(cli_common_options, cli_n_common_options, &c->common, out);
-    n += name_options(k->options, k->n_options, c->settings, out + n);
+        list_option_files(cli_common_options, cli_n_common_options, &c->common, out);
+    n += list_option_files(k->options, k->n_options, c->settings, out + n);
     for (uint32_t i = 0; i < c->n_operands; i++) {
         if (strcmp(c->operands[i], "-") == 0)
             continue;
@@ -130,13 +130,13 @@ static uint32_t name_all(const cli *c, named_file *out)
             strcmp(out[i].typed + len - 4, ".csv") != 0)
             continue;
         snprintf(out[n].what, sizeof out[n].what, "its link orders");
-        if ((out[n].links = links_beside(out[i].typed))) {
+        if ((out[n].links = link_order_path(out[i].typed))) {
             name_file(&out[n], out[n].links, false);
             n++;
         }
     }
     if (c->common.output && k->writes_links) {
-        char *links = links_beside(c->common.output);
+        char *links = link_order_path(c->common.output);
         snprintf(out[n].what, sizeof out[n].what, "the link orders beside -o");
         if (links) {
             out[n].links = links;
@@ -150,7 +150,7 @@ static uint32_t name_all(const cli *c, named_file *out)
     return n;
 }
 
-static lh_status refuse_same(cli *c, const named_file *a, const named_file *b)
+static lh_status reject_same_file(cli *c, const named_file *a, const named_file *b)
 {
     if (a->is_written && b->is_written)
         return cli_usage(c, "%s and %s are one file: %.200s; name another one",
@@ -163,17 +163,17 @@ static lh_status refuse_same(cli *c, const named_file *a, const named_file *b)
 
 /* Lists and resolves all files from the command line; *n is their number. NULL:
  * no memory. */
-static named_file *open_names(cli *c, uint32_t *n)
+static named_file *resolve_all_files(cli *c, uint32_t *n)
 {
     const cli_command *k = c->command;
     const size_t most =
         2 * ((size_t)cli_n_common_options + k->n_options + c->n_operands) + 2;
     named_file *all = calloc(most, sizeof *all);
-    *n = all ? name_all(c, all) : 0;
+    *n = all ? list_all_files(c, all) : 0;
     return all;
 }
 
-static void close_names(named_file *all, uint32_t n)
+static void release_files(named_file *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         free(all[i].place);
@@ -185,7 +185,7 @@ static void close_names(named_file *all, uint32_t n)
 lh_status cli_check_same_files(cli *c)
 {
     uint32_t n;
-    named_file *all = open_names(c, &n);
+    named_file *all = resolve_all_files(c, &n);
     if (!all)
         return cli_no_memory(c);
     lh_status status = LH_OK;
@@ -193,15 +193,15 @@ lh_status cli_check_same_files(cli *c)
         for (uint32_t j = 0; all[i].is_written && j < n && status == LH_OK; j++)
             if (i != j && (j > i || !all[j].is_written) &&
                 is_same_file(&all[i], &all[j]))
-                status = refuse_same(c, &all[i], &all[j]);
-    close_names(all, n);
+                status = reject_same_file(c, &all[i], &all[j]);
+    release_files(all, n);
     return status;
 }
 
 lh_status cli_check_named_file(cli *c, const char *path)
 {
     uint32_t n;
-    named_file *all = open_names(c, &n);
+    named_file *all = resolve_all_files(c, &n);
     if (!all)
         return cli_no_memory(c);
     named_file named = {.what = "a file that the input names"};
@@ -209,9 +209,9 @@ lh_status cli_check_named_file(cli *c, const char *path)
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < n && status == LH_OK; i++)
         if (all[i].is_written && is_same_file(&all[i], &named))
-            status = refuse_same(c, &all[i], &named);
+            status = reject_same_file(c, &all[i], &named);
     free(named.place);
-    close_names(all, n);
+    release_files(all, n);
     return status;
 }
 
@@ -242,7 +242,7 @@ static lh_status check_default(cli *c, const char *path)
     if (file)
         fclose(file);
     head[len] = '\0';
-    if (strstr(head, c->command->default_mark))
+    if (strstr(head, c->command->default_signature))
         return LH_OK;
     return cli_error(c, LH_EIO,
                      "%s is there and was not written by 'longhaul %s'; name "

@@ -25,30 +25,30 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
     words[count] = NULL;
     char typed[48];
     snprintf(typed, sizeof typed, "%.*s", (int)(len < 47 ? len : 47), name);
-    const char *near = cli_nearest(typed, words);
+    const char *near = cli_find_similar_word(typed, words);
     if (near)
         return cli_usage(c, "there is no option '--%s'; did you mean '--%s'?",
                          typed, near);
     return cli_usage(c, "there is no option '--%s'", typed);
 }
 
-static lh_status choose(cli *c, const cli_option *o, const char *text,
+static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
                         uint32_t *out)
 {
     char all[256] = "";
-    for (uint32_t i = 0; cli_choice(o, i); i++) {
-        if (strcmp(cli_choice(o, i), text) == 0) {
+    for (uint32_t i = 0; cli_choice_word(o, i); i++) {
+        if (strcmp(cli_choice_word(o, i), text) == 0) {
             *out = i;
             return LH_OK;
         }
         size_t len = strlen(all);
         snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "",
-                 cli_choice(o, i));
+                 cli_choice_word(o, i));
     }
     return cli_usage(c, "--%s: '%.60s' is not one of: %s", o->name, text, all);
 }
 
-static lh_status read_whole(cli *c, const cli_option *o, const char *text,
+static lh_status parse_integer(cli *c, const cli_option *o, const char *text,
                             uint64_t most, uint64_t *out)
 {
     if (cli_parse_count(text, o->least, most, out))
@@ -62,7 +62,7 @@ static lh_status read_real(cli *c, const cli_option *o, const char *text,
                            double *out)
 {
     const char *rest = "";
-    bool above = o->type == CLI_ABOVE;
+    bool above = o->type == CLI_REAL_ABOVE;
     char most[40] = "";
     if (cli_parse_real(text, out, &rest) && !*rest &&
         (above ? *out > o->low : *out >= o->low) &&
@@ -103,22 +103,22 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     case CLI_APPENDED:
         if (!*text)
             return cli_usage(c, "--%s: the argument is empty", o->name);
-        if (o->adds_up) {
+        if (o->list_separator) {
             const char *before;
             memcpy(&before, at, sizeof before);
-            if (before && !(text = cli_join(c, before, o->adds_up, text)))
+            if (before && !(text = cli_join(c, before, o->list_separator, text)))
                 return cli_no_memory(c);
         }
         memcpy(at, &text, sizeof text);
         return LH_OK;
     case CLI_COUNT:
-        CLI_TRY(read_whole(c, o, text, o->most, &whole));
+        CLI_TRY(parse_integer(c, o, text, o->most, &whole));
         count = (uint32_t)whole;
         memcpy(at, &count, sizeof count);
         return LH_OK;
-    case CLI_WHOLE:
+    case CLI_COUNT64:
     case CLI_SEED:
-        CLI_TRY(read_whole(c, o, text,
+        CLI_TRY(parse_integer(c, o, text,
                            o->type == CLI_SEED ? UINT64_MAX
                            : o->most           ? o->most
                                                : UINT64_C(1) << 62,
@@ -126,7 +126,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         memcpy(at, &whole, sizeof whole);
         return LH_OK;
     case CLI_REAL:
-    case CLI_ABOVE:
+    case CLI_REAL_ABOVE:
         CLI_TRY(read_real(c, o, text, &real));
         memcpy(at, &real, sizeof real);
         return LH_OK;
@@ -135,7 +135,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         memcpy(at, &ns, sizeof ns);
         return LH_OK;
     case CLI_CHOICE:
-        CLI_TRY(choose(c, o, text, &count));
+        CLI_TRY(parse_choice(c, o, text, &count));
         memcpy(at, &count, sizeof count);
         return LH_OK;
     }
@@ -152,7 +152,7 @@ static lh_status store_presets(cli *c, const cli_option *options,
 }
 
 /* Stores a value from the command line, unlike a preset. */
-static lh_status take_typed(cli *c, const cli_option *o, const char *text)
+static lh_status store_typed(cli *c, const cli_option *o, const char *text)
 {
     assert(c->command->n_options <= 64); /* bits of c->given */
     if (!is_common(o))
@@ -160,7 +160,7 @@ static lh_status take_typed(cli *c, const cli_option *o, const char *text)
     return store(c, o, text);
 }
 
-bool cli_given(const cli *c, const char *name)
+bool cli_is_given(const cli *c, const char *name)
 {
     const cli_option *o = cli_find_option(c->command, name);
     return o && !is_common(o) && (c->given >> (o - c->command->options) & 1);
@@ -178,14 +178,14 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     if (o->type == CLI_FLAG) {
         if (value)
             return cli_usage(c, "--%s takes no argument", o->name);
-        return take_typed(c, o, "");
+        return store_typed(c, o, "");
     }
     if (!value) {
         if (*i + 1 >= argc)
             return cli_usage(c, "--%s needs an argument: %s", o->name, o->arg);
         value = argv[++*i];
     }
-    return take_typed(c, o, value);
+    return store_typed(c, o, value);
 }
 
 /* Parses `-q`, `-o value`, `-ovalue`, `-qo value`. */
@@ -196,14 +196,14 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
         if (!o)
             return cli_usage(c, "there is no option '-%c'", *p);
         if (o->type == CLI_FLAG) {
-            CLI_TRY(take_typed(c, o, ""));
+            CLI_TRY(store_typed(c, o, ""));
             continue;
         }
         if (p[1])
-            return take_typed(c, o, p + 1);
+            return store_typed(c, o, p + 1);
         if (*i + 1 >= argc)
             return cli_usage(c, "-%c needs an argument: %s", *p, o->arg);
-        return take_typed(c, o, argv[++*i]);
+        return store_typed(c, o, argv[++*i]);
     }
     return LH_OK;
 }

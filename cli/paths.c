@@ -21,7 +21,7 @@ static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
                          (int)(len < 80 ? len : 80), text);
     memcpy(name, text, len - tail);
     name[len - tail] = '\0';
-    lh_status status = lh_event_links(p, name, links, &c->err);
+    lh_status status = lh_event_match_links(p, name, links, &c->err);
     if (status != LH_EINPUT)
         return status;
     lh_error why = c->err;
@@ -45,7 +45,7 @@ static lh_status read_links(cli *c, const char *text, const lh_pipeline *p,
     return LH_OK;
 }
 
-bool cli_paths_differ(const cli_model *model, const lh_pipeline *p)
+bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *p)
 {
     return model->coupled || strcmp(cli_receives_of(model, p), "early") != 0;
 }
@@ -53,7 +53,7 @@ bool cli_paths_differ(const cli_model *model, const lh_pipeline *p)
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model)
 {
-    if (!text || staging_ns || cli_paths_differ(model, pipeline))
+    if (!text || staging_ns || cli_paths_have_effect(model, pipeline))
         return LH_OK;
     return cli_usage(c, "--path would change nothing: no send blocks without "
                         "--coupled or --receives late, and copies take no time "
@@ -69,10 +69,10 @@ lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
     if (!text)
         return LH_OK;
     CLI_TRY(read_links(c, text, pipeline, out));
-    return cli_paths_take(c, pipeline, model, out);
+    return cli_paths_apply(c, pipeline, model, out);
 }
 
-lh_status cli_paths_take(cli *c, const lh_pipeline *pipeline, cli_model *model,
+lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out)
 {
     const lh_sim_options sim = cli_sim_options(model);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements --path: selects the delegated messages. */
-#ifndef CLI_PATHS_H
-#define CLI_PATHS_H
+#ifndef CLI_DATA_PATHS_H
+#define CLI_DATA_PATHS_H
 
 #include "inputs.h"
 
@@ -13,14 +13,14 @@
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, path),                                           \
      .arg = "delegated|LINK=delegated,...",                                    \
-     .like = "delegated",                                                      \
+     .example_argument = "delegated",                                                      \
      .help = "Which messages are copied to host memory and sent from there, "  \
              "so that no pass waits for them: all, or those of links "         \
              "(0-1=delegated both ways, west>east=delegated one way)."},       \
     {                                                                          \
         .name = "staging", .type = CLI_TIME,                                   \
         .at = offsetof(settings, staging_member), .arg = "TIME",               \
-        .like = "1ms", .help = says                                            \
+        .example_argument = "1ms", .help = says                                            \
     }
 
 /* Data paths of a run. */
@@ -33,7 +33,7 @@ typedef struct cli_paths {
 
 /* Checks whether sends or receives block. Otherwise all paths are equivalent as
  * long as copies take no time. */
-bool cli_paths_differ(const cli_model *model, const lh_pipeline *pipeline);
+bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
 /* Reports a usage error if --path (`text`; NULL: not given) would not change
  * the pipeline, with copies as long as --staging. */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
@@ -44,7 +44,7 @@ lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
 /* Sets the paths from the existing out->delegation. */
-lh_status cli_paths_take(cli *c, const lh_pipeline *pipeline, cli_model *model,
+lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
 /* Releases the paths. */
 void cli_paths_fini(cli_paths *paths);

@@ -9,7 +9,7 @@
 enum { AMOUNT = 40 };
 
 /* Formats four digits, or all digits before the point. */
-static const char *amount(double x, char *text)
+static const char *format_amount(double x, char *text)
 {
     snprintf(text, AMOUNT, x >= 1000 ? "%.0f" : "%.4g", x);
     return text;
@@ -24,11 +24,11 @@ void cli_print_cost(cli *c, const lh_choice *choice)
     cli_wrap(c, "cost", 2,
              "USD %s per iteration, %s per 10^9 tokens; %" PRIu32
              " GPUs at USD %s an hour",
-             amount(x->usd, one), amount(x->usd_per_1e9_tokens, tokens),
-             x->gpus, amount(x->usd_per_hour, hour));
-    if (x->between_gb > 0)
+             format_amount(x->usd, one), format_amount(x->usd_per_1e9_tokens, tokens),
+             x->gpus, format_amount(x->usd_per_hour, hour));
+    if (x->inter_datacenter_gb > 0)
         cli_wrap(c, "", 2, "of it USD %s for %s GB between datacenters",
-                 amount(x->between_usd, one), amount(x->between_gb, gb));
+                 format_amount(x->between_usd, one), format_amount(x->inter_datacenter_gb, gb));
 }
 
 static void find_cheapest(const lh_choice *list, uint32_t n,
@@ -40,23 +40,23 @@ static void find_cheapest(const lh_choice *list, uint32_t n,
             *best = &list[i];
 }
 
-void cli_print_cheaper(cli *c, const lh_plan *plan)
+void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
 {
     const double far = 0.9;
     const lh_plan_cost *own = plan->best.cost;
     const lh_choice *best = &plan->best;
     char usd[AMOUNT], layout[240];
-    if (!own || plan->goal == LH_PLAN_CHEAPEST)
+    if (!own || plan->objective == LH_PLAN_CHEAPEST)
         return;
     find_cheapest(plan->alternatives, plan->n_alternatives, &best);
-    find_cheapest(plan->front, plan->n_front, &best);
+    find_cheapest(plan->pareto_front, plan->n_pareto, &best);
     if (best->cost->usd < far * own->usd)
         cli_wrap(c, "", 2,
                  "%.0f %% less, USD %s (time %+.1f %%), with %s; see "
                  "--objective cost",
                  100 * (1 - best->cost->usd / own->usd),
-                 amount(best->cost->usd, usd),
-                 cli_percent_behind((double)best->iteration_ns,
+                 format_amount(best->cost->usd, usd),
+                 cli_percent_slower((double)best->iteration_ns,
                                     (double)plan->best.iteration_ns),
                  cli_layout_text(best, layout, sizeof layout));
     else if (own->between_usd > own->usd / 2)
@@ -72,15 +72,15 @@ static void fill_front(const lh_plan *plan, cli_table *t)
                                        "layout, schedule"};
     const char *free_head[] = {head[0], head[1], head[3]};
     cli_table_row(t, priced ? 4 : 3, priced ? head : free_head);
-    for (uint32_t i = 0; i < plan->n_front; i++) {
-        const lh_choice *x = &plan->front[i];
+    for (uint32_t i = 0; i < plan->n_pareto; i++) {
+        const lh_choice *x = &plan->pareto_front[i];
         char time[CLI_TIME_TEXT], memory[CLI_MEMORY_TEXT], what[400],
             layout[240];
         char usd[AMOUNT] = "-", cost[AMOUNT + 4];
         cli_plan_time(plan, (double)x->iteration_ns, time);
         cli_memory_text(x->peak_memory_bytes, "bytes", memory);
         snprintf(cost, sizeof cost, "USD %s",
-                 x->cost ? amount(x->cost->usd, usd) : usd);
+                 x->cost ? format_amount(x->cost->usd, usd) : usd);
         snprintf(what, sizeof what, "%s, %s %s",
                  cli_layout_text(x, layout, sizeof layout),
                  x->layout.schedule ? x->layout.schedule : "",
@@ -92,30 +92,30 @@ static void fill_front(const lh_plan *plan, cli_table *t)
     }
 }
 
-void cli_print_front(cli *c, const lh_plan *plan)
+void cli_print_pareto_front(cli *c, const lh_plan *plan)
 {
     const bool priced = plan->best.cost != NULL;
     cli_table t = {0};
-    if (!plan->n_front)
+    if (!plan->n_pareto)
         return;
     cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
-              plan->front_whole ? "" : " that was tried", priced ? "," : " and",
+              plan->pareto_complete ? "" : " that was tried", priced ? "," : " and",
               priced ? " and cost" : "");
     fill_front(plan, &t);
     cli_table_print(c, "", &t);
-    if (plan->n_front_slow)
+    if (plan->n_pareto_slow)
         cli_wrap(c, "", 2,
                  "%" PRIu32 " more take far longer than the fastest; "
                  "--pareto-times 1000 has them, too",
-                 plan->n_front_slow);
+                 plan->n_pareto_slow);
 }
 
-lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report)
+lh_status cli_report_pareto_front(cli *c, const lh_plan *plan, lh_report *report)
 {
     cli_table t = {0};
     fill_front(plan, &t);
     return cli_table_report(c,
-                            plan->front_whole
+                            plan->pareto_complete
                                 ? "Nothing is as good in all respects"
                                 : "Nothing that was tried is as good in all "
                                   "respects",

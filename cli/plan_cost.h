@@ -11,11 +11,11 @@
 /* Prints a line for the plan's heading; nothing if the job has no prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
 /* Prints a line if the objective is time and much cheaper plans exist. */
-void cli_print_cheaper(cli *c, const lh_plan *plan);
+void cli_print_cheaper_plans(cli *c, const lh_plan *plan);
 /* Prints the Pareto front over time, memory and cost; nothing unless requested.
  */
-void cli_print_front(cli *c, const lh_plan *plan);
+void cli_print_pareto_front(cli *c, const lh_plan *plan);
 /* Adds the Pareto front to a report. */
-lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report);
+lh_status cli_report_pareto_front(cli *c, const lh_plan *plan, lh_report *report);
 
 #endif

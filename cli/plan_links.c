@@ -10,7 +10,7 @@
 enum { LAYOUT_TEXT = 240 };
 
 /* Formats the sites, or "" if equal to those of `than`. */
-static const char *other_sites(const lh_plan *plan, const lh_choice *choice,
+static const char *sites_if_different(const lh_plan *plan, const lh_choice *choice,
                                const lh_choice *than, char *text)
 {
     char there[CLI_SITES_TEXT] = "";
@@ -28,7 +28,7 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than)
 {
     char sites[CLI_SITES_TEXT];
-    const char *text = other_sites(plan, choice, than, sites);
+    const char *text = sites_if_different(plan, choice, than, sites);
     if (*text)
         cli_table_note(table, text);
 }
@@ -55,7 +55,7 @@ static const char *layout_of(const lh_plan *plan, const lh_choice *x,
                              const lh_choice *than, char *text, size_t room)
 {
     char layout[LAYOUT_TEXT], own[LAYOUT_TEXT], sites[CLI_SITES_TEXT];
-    const char *other = other_sites(plan, x, than, sites);
+    const char *other = sites_if_different(plan, x, than, sites);
     cli_layout_text(x, layout, sizeof layout);
     cli_layout_text(than, own, sizeof own);
     const char *name = layout;
@@ -72,10 +72,10 @@ enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what-if ------------------------------------------------------------ */
 
-static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
+static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_whatif_answer *a)
 {
     const bool cost =
-        p->goal == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
+        p->objective == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
     const double kept = cost ? a->kept.cost->usd : (double)a->kept.iteration_ns;
     const double best = cost ? a->best.cost->usd : (double)a->best.iteration_ns;
     const double now = cost ? p->best.cost->usd : (double)p->best.iteration_ns;
@@ -88,7 +88,7 @@ static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
         cli_plan_time(p, kept, takes);
         cli_plan_time(p, best, least);
     }
-    snprintf(more, sizeof more, "%+.1f %%", cli_percent_behind(kept, now));
+    snprintf(more, sizeof more, "%+.1f %%", cli_percent_slower(kept, now));
     if (kept <= best)
         snprintf(gain, sizeof gain, "this plan");
     else
@@ -108,7 +108,7 @@ static void fill_answers(const lh_plan *plan, cli_table *t)
         add_answer(t, plan, &plan->answers[i]);
 }
 
-void cli_print_answers(cli *c, const lh_plan *plan)
+void cli_print_whatif(cli *c, const lh_plan *plan)
 {
     cli_table t = {0};
     if (!plan->n_answers)
@@ -121,7 +121,7 @@ void cli_print_answers(cli *c, const lh_plan *plan)
 /* --- sensitivity -------------------------------------------------------- */
 
 /* Formats a factor: "43.1 ms", or "x2.16" if the links differ. */
-static const char *show(const lh_plan_range *r, double job, double factor,
+static const char *format_factor(const lh_plan_range *r, double job, double factor,
                         char *text, size_t room)
 {
     const char *unit = r->quantity == LH_LINK_LATENCY ? "ms" : "Gb/s";
@@ -134,7 +134,7 @@ static const char *show(const lh_plan_range *r, double job, double factor,
 }
 
 /* Returns the job's value for a range's links; 0: several values. */
-static double value_of(const lh_job *job, const lh_plan_range *r)
+static double link_value(const lh_job *job, const lh_plan_range *r)
 {
     uint32_t n = job->n_datacenters;
     double least = INFINITY, most = 0;
@@ -155,42 +155,42 @@ static double value_of(const lh_job *job, const lh_plan_range *r)
 
 /* End of the range in which the plan's layout remains the best: the break-even
  * value, or the limit of the search. */
-typedef struct end {
+typedef struct inproc_endpoint {
     double factor;
     bool flips;
-} end;
+} range_end;
 
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
-                      end *low, end *high)
+                      range_end *low, range_end *high)
 {
-    *low = (end){s->least, false};
-    *high = (end){s->most, false};
-    for (uint32_t i = 0; i < r->n_flips; i++) {
-        const double at = r->flips[i].factor_below;
-        if (at < 1 && r->flips[i].factor_above <= 1)
-            *low = (end){r->flips[i].factor_above, true};
+    *low = (range_end){s->min_factor, false};
+    *high = (range_end){s->max_factor, false};
+    for (uint32_t i = 0; i < r->n_break_evens; i++) {
+        const double at = r->break_evens[i].factor_below;
+        if (at < 1 && r->break_evens[i].factor_above <= 1)
+            *low = (range_end){r->break_evens[i].factor_above, true};
         if (at >= 1 && at < high->factor)
-            *high = (end){at, true};
+            *high = (range_end){at, true};
     }
 }
 
-static const char *show_end(const lh_plan_range *r, double job, const end *e,
+static const char *format_end(const lh_plan_range *r, double job, const range_end *e,
                             char *text, size_t room)
 {
     char value[40];
     snprintf(text, room, e->flips ? "%s" : "(%s)",
-             show(r, job, e->factor, value, sizeof value));
+             format_factor(r, job, e->factor, value, sizeof value));
     return text;
 }
 
-static void add_flip(cli_table *t, const lh_plan *p, const lh_plan_range *r,
-                     const lh_plan_flip *f, double job)
+static void add_break_even(cli_table *t, const lh_plan *p, const lh_plan_range *r,
+                     const lh_plan_break_even *f, double job)
 {
     char at[40], layout[CHOICE_TEXT], note[CHOICE_TEXT + 60];
     const bool up = f->factor_below >= 1;
     snprintf(
         note, sizeof note, "%s %s: %s", up ? "from" : "up to",
-        show(r, job, up ? f->factor_above : f->factor_below, at, sizeof at),
+        format_factor(r, job, up ? f->factor_above : f->factor_below, at, sizeof at),
         layout_of(p, up ? &f->above : &f->below, &p->best, layout,
                   sizeof layout));
     cli_table_note(t, note);
@@ -200,8 +200,8 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
     const lh_datacenter *sites = p->job->datacenters;
-    const double job = value_of(p->job, r);
-    end low, high;
+    const double job = link_value(p->job, r);
+    range_end low, high;
     char name[160], a[48], b[48];
     find_ends(s, r, &low, &high);
     if (r->from == LH_ALL_LINKS)
@@ -211,12 +211,12 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         snprintf(name, sizeof name, "%.70s-%.70s", sites[r->from].name,
                  sites[r->to].name);
     const char *cells[] = {name, lh_link_quantity_name(r->quantity),
-                           show_end(r, job, &low, a, sizeof a),
-                           show_end(r, job, &high, b, sizeof b),
-                           r->n_flips ? "" : "nothing else was better"};
+                           format_end(r, job, &low, a, sizeof a),
+                           format_end(r, job, &high, b, sizeof b),
+                           r->n_break_evens ? "" : "nothing else was better"};
     cli_table_row(t, 5, cells);
-    for (uint32_t i = 0; i < r->n_flips; i++)
-        add_flip(t, p, r, &r->flips[i], job);
+    for (uint32_t i = 0; i < r->n_break_evens; i++)
+        add_break_even(t, p, r, &r->break_evens[i], job);
 }
 
 static void fill_ranges(const lh_plan *plan, cli_table *t)

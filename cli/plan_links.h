@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `plan --what-if` and `--sensitivity`: other values for the links
  * between datacenters. */
-#ifndef CLI_PLAN_LINKS_H
-#define CLI_PLAN_LINKS_H
+#ifndef CLI_PLAN_WHATIF_H
+#define CLI_PLAN_WHATIF_H
 
 #include "cli.h"
 #include "wrap.h"
@@ -14,7 +14,7 @@ enum { CLI_MOST_QUESTIONS = 256 };
 /* What-if questions and their storage. */
 typedef struct cli_questions {
     uint32_t n;
-    lh_plan_question *all;
+    lh_plan_whatif_question *all;
     /* Storage that the questions point to. */
     lh_link_change *changes;
     char *texts;
@@ -34,7 +34,7 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than);
 
 /* Prints the plan's what-if results. */
-void cli_print_answers(cli *c, const lh_plan *plan);
+void cli_print_whatif(cli *c, const lh_plan *plan);
 /* Prints the break-even values of the layout. */
 void cli_print_sensitivity(cli *c, const lh_plan *plan);
 /* Adds both to a report. */

@@ -22,11 +22,11 @@ typedef struct pair {
 } pair;
 
 /* Direction that counts as better. */
-typedef enum wish {
+typedef enum preference {
     NEITHER,
     LESS,
     MORE,
-} wish;
+} preference;
 
 static lh_report_difference *add_row(pair *p, const char *group,
                                      const char *name)
@@ -43,7 +43,7 @@ static lh_report_difference *add_row(pair *p, const char *group,
 
 /* Adds "+2.1 %" relative to the first plan, and whether that is better; nothing
  * if the first is 0 or both are equal. */
-static void add_change(pair *p, const double values[2], wish wanted)
+static void add_change(pair *p, const double values[2], preference wanted)
 {
     lh_report_difference *row = &p->rows[p->n - 1];
     const double by = values[0] > 0 ? 100 * (values[1] / values[0] - 1) : 0;
@@ -73,7 +73,7 @@ static void add_count(pair *p, const char *group, const char *name,
 /* Adds a row with `digits` decimals and a unit; values below 0 are absent. */
 static void add_real(pair *p, const char *group, const char *name,
                      const double values[2], int digits, const char *unit,
-                     wish wanted)
+                     preference wanted)
 {
     add_row(p, group, name);
     for (int i = 0; i < 2; i++)
@@ -88,7 +88,7 @@ static void add_real(pair *p, const char *group, const char *name,
 
 /* Adds a row with both times in the first plan's unit. */
 static void add_time(pair *p, const char *group, const char *name,
-                     const double ns[2], wish wanted)
+                     const double ns[2], preference wanted)
 {
     add_row(p, group, name);
     for (int i = 0; i < 2; i++)
@@ -98,7 +98,7 @@ static void add_time(pair *p, const char *group, const char *name,
 }
 
 static void add_bytes(pair *p, const char *group, const char *name,
-                      int64_t first, int64_t second, wish wanted)
+                      int64_t first, int64_t second, preference wanted)
 {
     const double values[2] = {(double)first, (double)second};
     add_row(p, group, name);
@@ -178,12 +178,12 @@ static void add_layout(pair *p)
 
 static void add_parts(pair *p)
 {
-    lh_report_part parts[2][CLI_ACCOUNT_PARTS];
-    if (!p->plans[0]->account || !p->plans[1]->account)
+    lh_report_breakdown_part parts[2][CLI_BREAKDOWN_PARTS];
+    if (!p->plans[0]->breakdown || !p->plans[1]->breakdown)
         return;
     for (int i = 0; i < 2; i++)
-        cli_account_parts(p->plans[i]->account, parts[i]);
-    for (int k = 0; k < CLI_ACCOUNT_PARTS; k++) {
+        cli_breakdown_parts(p->plans[i]->breakdown, parts[i]);
+    for (int k = 0; k < CLI_BREAKDOWN_PARTS; k++) {
         const double ns[2] = {(double)parts[0][k].ns, (double)parts[1][k].ns};
         add_time(p, "made of", parts[0][k].name, ns, LESS);
     }
@@ -231,8 +231,8 @@ static void add_memory(pair *p)
 {
     static const char *const group = "memory of the fullest device";
     const lh_choice *a = &p->plans[0]->best, *b = &p->plans[1]->best;
-    const lh_plan_memory *x = cli_plan_fullest(p->plans[0]),
-                         *y = cli_plan_fullest(p->plans[1]);
+    const lh_plan_memory *x = cli_plan_fullest_device(p->plans[0]),
+                         *y = cli_plan_fullest_device(p->plans[1]);
     add_bytes(p, group, "peak", a->peak_memory_bytes, b->peak_memory_bytes,
               LESS);
     add_bytes(p, group, "limit", a->memory_limit_bytes, b->memory_limit_bytes,
@@ -313,7 +313,7 @@ static lh_status add_card(cli *c, const pair *p, const char *title,
     return LH_OK;
 }
 
-lh_status cli_plan_pair(cli *c, const lh_plan *const plans[2],
+lh_status cli_compare_plans(cli *c, const lh_plan *const plans[2],
                         const char *const names[2], lh_report *report)
 {
     pair *p = calloc(1, sizeof *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares two plans side by side. */
-#ifndef CLI_PLAN_PAIR_H
-#define CLI_PLAN_PAIR_H
+#ifndef CLI_PLAN_COMPARISON_H
+#define CLI_PLAN_COMPARISON_H
 
 #include "cli.h"
 
@@ -10,7 +10,7 @@
 
 /* Fills a report on two plans: a heading line for each, the key numbers, and a
  * table of all differences. `names` are their labels in the report. */
-lh_status cli_plan_pair(cli *c, const lh_plan *const plans[2],
+lh_status cli_compare_plans(cli *c, const lh_plan *const plans[2],
                         const char *const names[2], lh_report *report);
 
 #endif

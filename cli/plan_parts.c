@@ -45,7 +45,7 @@ static void add_heading(cli_table *t, bool drawn)
 }
 
 /* Checks whether a method was evaluated with other chunks than the plan's. */
-static bool differs(const lh_choice *x, const lh_choice *best)
+static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
 {
     return x->layout.chunks_per_device != best->layout.chunks_per_device ||
            x->recompute != best->recompute;
@@ -73,7 +73,7 @@ static void print_too_large(cli *c, const lh_plan *p)
 
 /* Returns the index of the plan's schedule: the first, unless the plan follows
  * the published method and others are faster. */
-static uint32_t chosen_of(const lh_plan *p)
+static uint32_t find_chosen(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].iteration_ns == p->best.iteration_ns)
@@ -84,12 +84,12 @@ static uint32_t chosen_of(const lh_plan *p)
 void cli_plan_schedules(cli *c, const lh_plan *p)
 {
     cli_table t = {0};
-    uint32_t chosen = chosen_of(p);
+    uint32_t chosen = find_chosen(p);
     cli_print(c, "\nSchedules on this layout\n");
     add_heading(&t, p->robust != NULL);
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK)
-            add_choice(&t, p, &p->methods[i], differs(&p->methods[i], &p->best),
+            add_choice(&t, p, &p->methods[i], has_other_chunks(&p->methods[i], &p->best),
                        i == chosen ? "chosen" : p->methods[i].why);
     cli_table_print(c, "", &t);
     print_too_large(c, p);
@@ -153,20 +153,20 @@ void cli_plan_search(cli *c, const lh_plan *p)
              " are ruled out by a bound, %" PRIu32
              " were simulated and %" PRIu32 " were not looked at",
              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
-             p->n_left);
-    if (p->n_elastic_left)
+             p->n_unexplored);
+    if (p->n_elastic_unexplored)
         cli_wrap(c, "", 0,
                  "elastic plans on %" PRIu32 " of them were not looked at",
-                 p->n_elastic_left);
+                 p->n_elastic_unexplored);
     if (gap < 0)
         return;
     print_pruned(c, p);
-    if (p->goal == LH_PLAN_CHEAPEST && lh_plan_cheaper(p) < 0)
+    if (p->objective == LH_PLAN_CHEAPEST && lh_plan_cost_gap(p) < 0)
         return; /* the bound refers to time, and cheap plans are slow */
-    if (p->goal == LH_PLAN_CHEAPEST)
+    if (p->objective == LH_PLAN_CHEAPEST)
         cli_wrap(c, "  proven", 0,
                  "no layout and schedule is more than %.1f %% cheaper",
-                 100 * lh_plan_cheaper(p));
+                 100 * lh_plan_cost_gap(p));
     else if (gap > 0)
         cli_wrap(c, "  proven", 0,
                  "no layout and schedule is more than %.1f %% faster",

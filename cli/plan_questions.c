@@ -165,9 +165,9 @@ static lh_status parse_value(parser *p, const char **text, item *to)
         return bad_value(p, to, whole);
     if (times || by)
         return add_value(p, to, by ? 1 / first.value : first.value, true);
-    double n = cli_range_n(&range);
+    double n = cli_range_count(&range);
     if (n < 1)
-        return cli_range_refuse(p->c, "what-if", whole);
+        return cli_reject_empty_range(p->c, "what-if", whole);
     for (double i = 0; i < n; i++)
         CLI_TRY(add_value(p, to, cli_range_at(&range, i), false));
     return LH_OK;
@@ -228,7 +228,7 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 }
 
 /* Counts the cases: every combination of the list's values. */
-static uint64_t cases_of(const parser *p, uint32_t list)
+static uint64_t count_cases(const parser *p, uint32_t list)
 {
     uint64_t n = 1;
     for (uint32_t i = p->begin[list];
@@ -240,14 +240,14 @@ static uint64_t cases_of(const parser *p, uint32_t list)
 /* Fills in case q of a list: the last item's values vary fastest. */
 static void fill_question(const parser *p, uint32_t list, uint64_t q,
                           lh_link_change *changes, char *text,
-                          lh_plan_question *out)
+                          lh_plan_whatif_question *out)
 {
     size_t len = 0;
     uint32_t of[MOST_ITEMS];
     uint32_t begin = p->begin[list], end = p->begin[list + 1];
     for (uint32_t i = end; i-- > begin; q /= p->items[i].n_values)
         of[i] = (uint32_t)(q % p->items[i].n_values);
-    *out = (lh_plan_question){.text = text, .changes = changes};
+    *out = (lh_plan_whatif_question){.text = text, .changes = changes};
     for (uint32_t i = begin; i < end; i++) {
         const item *it = &p->items[i];
         const value *v = &it->values[of[i]];
@@ -258,11 +258,11 @@ static void fill_question(const parser *p, uint32_t list, uint64_t q,
     }
 }
 
-static lh_status make_questions(const parser *p, cli_questions *out)
+static lh_status build_questions(const parser *p, cli_questions *out)
 {
     uint64_t n = 0;
     for (uint32_t list = 0; list < p->n_lists; list++)
-        n += cases_of(p, list);
+        n += count_cases(p, list);
     if (n > CLI_MOST_QUESTIONS)
         return cli_usage(p->c, "--what-if: more than %d combinations of values",
                          CLI_MOST_QUESTIONS);
@@ -272,7 +272,7 @@ static lh_status make_questions(const parser *p, cli_questions *out)
     if (!out->all || !out->changes || !out->texts)
         return cli_no_memory(p->c);
     for (uint32_t list = 0; list < p->n_lists; list++)
-        for (uint64_t q = 0; q < cases_of(p, list); q++, out->n++)
+        for (uint64_t q = 0; q < count_cases(p, list); q++, out->n++)
             fill_question(
                 p, list, q, out->changes + (size_t)out->n * 2 * MOST_ITEMS,
                 out->texts + (size_t)out->n * TEXT, &out->all[out->n]);
@@ -297,7 +297,7 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
     p->job = job;
     lh_status status = parse_lists(p, text);
     if (status == LH_OK)
-        status = make_questions(p, out);
+        status = build_questions(p, out);
     for (uint32_t i = 0; i < p->n; i++)
         free(p->items[i].values);
     free(p);

@@ -41,7 +41,7 @@ static void list_dimensions(const lh_plan *p, dimension *all)
 }
 
 /* Returns the value of a numeric dimension; NULL: not numeric. */
-static const uint32_t *degree_of(const lh_plan_runner *r)
+static const uint32_t *numeric_value(const lh_plan_dimension_alternative *r)
 {
     const lh_layout *l = &r->choice.layout;
     const struct {
@@ -62,9 +62,9 @@ static const uint32_t *degree_of(const lh_plan_runner *r)
 }
 
 /* Formats "tensor 8". */
-static void name_runner(const lh_plan_runner *r, char *name, size_t room)
+static void name_alternative(const lh_plan_dimension_alternative *r, char *name, size_t room)
 {
-    const uint32_t *degree = degree_of(r);
+    const uint32_t *degree = numeric_value(r);
     if (degree)
         snprintf(name, room, "%s %" PRIu32, r->dimension, *degree);
     else
@@ -79,7 +79,7 @@ typedef struct group {
 } group;
 
 /* Checks whether both rows describe the same plan. */
-static bool is_alike(const lh_choice *a, const lh_choice *b)
+static bool is_same_plan(const lh_choice *a, const lh_choice *b)
 {
     char x[LAYOUT], y[LAYOUT];
     return a->iteration_ns == b->iteration_ns && a->status == b->status &&
@@ -92,26 +92,26 @@ static bool is_alike(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
-static void join(group *g, const lh_plan_runner *r)
+static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
     char name[60];
-    name_runner(r, name, sizeof name);
+    name_alternative(r, name, sizeof name);
     const size_t len = strlen(g->names);
     snprintf(g->names + len, sizeof g->names - len, "%s%s", len ? ", " : "",
              name);
-    g->first_sight |= r->first_sight;
+    g->first_sight |= r->is_quick_evaluation;
     g->bounded |= r->choice.status == LH_CHOICE_BOUNDED;
-    if (r->least_ns >= 0 && (!g->known || r->least_ns < g->least_ns))
-        g->least_ns = r->least_ns;
-    g->known |= r->least_ns >= 0;
+    if (r->bound_ns >= 0 && (!g->known || r->bound_ns < g->least_ns))
+        g->least_ns = r->bound_ns;
+    g->known |= r->bound_ns >= 0;
 }
 
 /* Returns a feasible choice's gap to the plan: in time, or in cost. */
-static double behind(const lh_plan *p, const lh_choice *x)
+static double relative_gap(const lh_plan *p, const lh_choice *x)
 {
-    if (p->goal == LH_PLAN_CHEAPEST && x->cost && p->best.cost)
-        return cli_percent_behind(x->cost->usd, p->best.cost->usd);
-    return cli_percent_behind((double)x->iteration_ns,
+    if (p->objective == LH_PLAN_CHEAPEST && x->cost && p->best.cost)
+        return cli_percent_slower(x->cost->usd, p->best.cost->usd);
+    return cli_percent_slower((double)x->iteration_ns,
                               (double)p->best.iteration_ns);
 }
 
@@ -122,10 +122,10 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
     const int64_t least_ns = g->bounded ? x->lower_bound_ns : g->least_ns;
     const bool closed = !g->bounded && g->known && least_ns >= x->iteration_ns;
     if (!g->bounded)
-        snprintf(found, sizeof found, "%+.1f %%", behind(p, x));
+        snprintf(found, sizeof found, "%+.1f %%", relative_gap(p, x));
     if (g->bounded || (g->known && !closed))
         snprintf(least, sizeof least, "%+.1f %%",
-                 cli_percent_behind((double)least_ns,
+                 cli_percent_slower((double)least_ns,
                                     (double)p->best.iteration_ns));
     else if (closed)
         snprintf(least, sizeof least, "the same");
@@ -150,10 +150,10 @@ static void print_missing(cli *c, const lh_plan *p)
     list_dimensions(p, all);
     for (int d = 0; d < DIMENSIONS; d++) {
         uint32_t i = 0;
-        while (i < p->n_runners &&
-               strcmp(p->runners[i].dimension, all[d].name) != 0)
+        while (i < p->n_dimension_alternatives &&
+               strcmp(p->dimension_alternatives[i].dimension, all[d].name) != 0)
             i++;
-        if (i < p->n_runners || (!all[d].open && !all[d].given))
+        if (i < p->n_dimension_alternatives || (!all[d].open && !all[d].given))
             continue;
         char *text = all[d].given ? given : none;
         const size_t len = strlen(text);
@@ -166,26 +166,26 @@ static void print_missing(cli *c, const lh_plan *p)
         cli_wrap(c, "  no other", 0, "%s: nothing else was found", none);
 }
 
-void cli_plan_runners(cli *c, const lh_plan *p)
+void cli_plan_alternatives(cli *c, const lh_plan *p)
 {
     static const char *const head[] = {"value", "#found", "#at least",
                                        "how sure", "schedule, layout"};
     cli_table t = {0};
-    if (!p->n_runners)
+    if (!p->n_dimension_alternatives)
         return;
     cli_print(c, "\nThe best with another\n");
     cli_table_row(&t, 5, head);
-    for (uint32_t i = 0; i < p->n_runners; i++) {
-        const lh_choice *own = &p->runners[i].choice;
+    for (uint32_t i = 0; i < p->n_dimension_alternatives; i++) {
+        const lh_choice *own = &p->dimension_alternatives[i].choice;
         group g = {.names = ""};
         uint32_t k = 0;
-        while (!is_alike(&p->runners[k].choice, own))
+        while (!is_same_plan(&p->dimension_alternatives[k].choice, own))
             k++;
         if (k < i)
             continue; /* merged with the first of the group */
-        for (k = i; k < p->n_runners; k++)
-            if (is_alike(&p->runners[k].choice, own))
-                join(&g, &p->runners[k]);
+        for (k = i; k < p->n_dimension_alternatives; k++)
+            if (is_same_plan(&p->dimension_alternatives[k].choice, own))
+                merge_row(&g, &p->dimension_alternatives[k]);
         add_group(&t, p, &g, own);
     }
     cli_table_print(c, "", &t);
@@ -199,7 +199,7 @@ void cli_plan_runners(cli *c, const lh_plan *p)
 
 /* --- report ------------------------------------------------------------- */
 
-lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report)
+lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report)
 {
     enum { COLUMNS = 5 };
     static const char *const head[COLUMNS] = {
@@ -209,13 +209,13 @@ lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report)
                              .title = "Runners-up",
                              .n_columns = COLUMNS,
                              .head = head};
-    if (p->n_runners == 0)
+    if (p->n_dimension_alternatives == 0)
         return LH_OK;
     CLI_TRY(lh_report_add_table(report, &table, &c->err));
-    for (uint32_t i = 0; i < p->n_runners; i++) {
-        const lh_plan_runner *r = &p->runners[i];
+    for (uint32_t i = 0; i < p->n_dimension_alternatives; i++) {
+        const lh_plan_dimension_alternative *r = &p->dimension_alternatives[i];
         char name[60], time[CLI_TIME_TEXT] = "", layout[120], schedule[80];
-        name_runner(r, name, sizeof name);
+        name_alternative(r, name, sizeof name);
         if (r->choice.iteration_ns >= 0)
             cli_time_text(r->choice.iteration_ns, time);
         snprintf(schedule, sizeof schedule, "%s %s",

@@ -89,21 +89,21 @@ static void print_jitter(cli *c, const lh_plan *p)
              cli_plan_time(p, (double)r->p95_ns, p95),
              cli_plan_time(p, (double)r->p99_ns, p99), r->samples);
     char slow[CLI_STRAGGLER_TEXT], untried[120] = "";
-    if (*cli_straggler_text(how->jitter.straggler_rate, lh_plan_gpus(p), slow))
+    if (*cli_straggler_text(how->jitter.straggler_probability, lh_plan_gpus(p), slow))
         cli_wrap(c, "", 2, "%s", slow);
-    if (how->n_untried)
+    if (how->n_unevaluated)
         snprintf(untried, sizeof untried,
                  "; %" PRIu32 " layout%s that may be better %s not tried: "
                  "there are too many",
-                 how->n_untried, how->n_untried == 1 ? "" : "s",
-                 how->n_untried == 1 ? "was" : "were");
+                 how->n_unevaluated, how->n_unevaluated == 1 ? "" : "s",
+                 how->n_unevaluated == 1 ? "was" : "were");
     else if (!how->complete)
         snprintf(untried, sizeof untried,
                  "; the search for others that may be better ended before it "
                  "had looked at all");
     cli_wrap(c, "chosen by", 2,
              "%s, among %" PRIu32 " schedule%s of %" PRIu32 " layout%s%s",
-             how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
+             how->statistic == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
              how->n_schedules, how->n_schedules == 1 ? "" : "s", how->n_layouts,
              how->n_layouts == 1 ? "" : "s", untried);
 }
@@ -112,7 +112,7 @@ static void print_jitter(cli *c, const lh_plan *p)
 static void print_target(cli *c, const lh_plan *p)
 {
     const lh_target target = p->job->target;
-    const lh_choice *other = p->without_target;
+    const lh_choice *other = p->unrestricted;
     char time[CLI_TIME_TEXT];
     if (target == LH_TARGET_ANY)
         return;
@@ -120,15 +120,15 @@ static void print_target(cli *c, const lh_plan *p)
         cli_wrap(c, "for", 2,
                  "%s (%s); a short search found nothing better "
                  "that it cannot run",
-                 lh_target_shown(target), lh_target_version(target));
+                 lh_target_display_name(target), lh_target_version(target));
         return;
     }
     cli_wrap(c, "for", 2,
              "%s (%s); without that restriction %s (%+.1f %%): %s "
              "on %s, as found by a short search",
-             lh_target_shown(target), lh_target_version(target),
+             lh_target_display_name(target), lh_target_version(target),
              cli_plan_time(p, (double)other->iteration_ns, time),
-             cli_percent_behind((double)other->iteration_ns,
+             cli_percent_slower((double)other->iteration_ns,
                                 (double)p->best.iteration_ns),
              other->layout.schedule, lh_placement_name(other->placement));
 }
@@ -140,7 +140,7 @@ static void print_result(cli *c, const lh_plan *p)
     char after[CLI_TIME_TEXT], unmeasured[CLI_UNMEASURED_TEXT];
     cli_wrap(
         c, "iteration", 2, "%s (%s): pipeline %s, optimizer and overhead %s",
-        cli_plan_time(p, (double)b->iteration_ns, all), cli_source_text(p),
+        cli_plan_time(p, (double)b->iteration_ns, all), cli_time_source_text(p),
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
@@ -151,13 +151,13 @@ static void print_result(cli *c, const lh_plan *p)
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);
-    cli_print_cheaper(c, p);
+    cli_print_cheaper_plans(c, p);
     cli_wrap(c, "why", 4, "%s", b->why);
-    if (p->beyond)
+    if (p->outside_search_space)
         cli_wrap(c, "given", 2,
                  "%s: no search looks at that by itself, so a plan in which it "
                  "is open may be slower",
-                 p->beyond);
+                 p->outside_search_space);
 }
 
 /* Checks whether a part is printed only on request: the link settings are long
@@ -173,7 +173,7 @@ static bool is_on_request(uint32_t part)
 typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
 /* Returns the output of a piece as text; NULL: no memory. */
-static char *captured(cli *c, print_piece *print, const lh_plan *p,
+static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
                       uint32_t most)
 {
     char *text = NULL;
@@ -223,7 +223,7 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_model(c, p);
     cli_plan_layout(c, p);
     cli_plan_sites(c, p);
-    cli_plan_account(c, p);
+    cli_plan_breakdown(c, p);
     cli_plan_memory(c, p);
 }
 
@@ -232,7 +232,7 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t most)
 static void print_others(cli *c, const lh_plan *p, uint32_t most)
 {
     if (most > 0)
-        cli_plan_others(c, p, most);
+        cli_plan_other_layouts(c, p, most);
     else
         cli_wrap(c, "alternatives", 1, "--show layouts");
 }
@@ -240,18 +240,18 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
 static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 {
     (void)most;
-    cli_plan_gain(c, p);
+    cli_plan_network_gain(c, p);
 }
 
 /* Prints a piece within `most` lines: as many complete rows as fit. Returns the
  * number of lines. */
-static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
+static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
                                uint32_t rows, uint32_t most)
 {
-    char *text = captured(c, print, p, rows);
+    char *text = capture_output(c, print, p, rows);
     while (rows > 0 && count_lines(text) > most) {
         free(text);
-        text = captured(c, print, p, --rows);
+        text = capture_output(c, print, p, --rows);
     }
     const uint32_t lines = count_lines(text),
                    room = lines < most ? lines : most;
@@ -264,21 +264,21 @@ static uint32_t print_piece_in(cli *c, const lh_plan *p, print_piece *print,
 }
 
 /* Prints the requested parts in full, below the screen. */
-static void print_asked(cli *c, const lh_plan *p, const cli_plan_shown *shown)
+static void print_requested(cli *c, const lh_plan *p, const cli_plan_output *shown)
 {
     cli_plan_curves(c, p);
     if (shown->curves && !p->n_curves)
         cli_wrap(c, "curves", 0,
                  "not reached: the search was asked to end before");
-    cli_print_front(c, p);
-    cli_print_answers(c, p);
+    cli_print_pareto_front(c, p);
+    cli_print_whatif(c, p);
     cli_print_sensitivity(c, p);
     if (shown->sensitivity && !p->sensitivity)
         cli_wrap(c, "sensitivity", 0,
                  "not reached: the search was asked to end before");
 }
 
-static void print_files(cli *c, const cli_plan_shown *shown)
+static void print_files(cli *c, const cli_plan_output *shown)
 {
     if (shown->plan)
         cli_wrap(c, "plan", 1, "%s", shown->plan);
@@ -286,16 +286,16 @@ static void print_files(cli *c, const cli_plan_shown *shown)
         cli_wrap(c, "report", 1, "%s", shown->html);
 }
 
-void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_shown *shown)
+void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
 {
     const bool all = shown->parts & CLI_SHOW_ALL;
     const uint32_t end = 1u + (shown->plan ? 1u : 0u) + (shown->html ? 1u : 0u);
     uint32_t room = CLI_SCREEN_LINES - end;
-    room -= print_piece_in(c, p, print_plan, 0, room);
+    room -= print_piece_within(c, p, print_plan, 0, room);
     room = all ? UINT32_MAX : room;
-    room -= print_piece_in(c, p, print_others, CLI_SCREEN_OTHERS, room);
-    print_piece_in(c, p, print_gain, 0, room);
-    print_asked(c, p, shown);
+    room -= print_piece_within(c, p, print_others, CLI_SCREEN_OTHERS, room);
+    print_piece_within(c, p, print_gain, 0, room);
+    print_requested(c, p, shown);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
         if ((all && !is_on_request(i)) || shown->parts >> i & 1)
             parts[i].print(c, p);

@@ -14,7 +14,7 @@
     X(NETWORK, "network", cli_plan_network)                                    \
     X(LAYOUTS, "layouts", cli_plan_layouts)                                    \
     X(SCHEDULES, "schedules", cli_plan_schedules)                              \
-    X(DIMENSIONS, "dimensions", cli_plan_runners)                              \
+    X(DIMENSIONS, "dimensions", cli_plan_alternatives)                              \
     X(SEARCH, "search", cli_plan_search)
 
 #define CLI_SHOW_NAMES "network, layouts, schedules, dimensions, search"
@@ -28,18 +28,18 @@ enum {
 };
 
 /* Options of the plan output. */
-typedef struct cli_plan_shown {
+typedef struct cli_plan_output {
     uint32_t parts;          /* bits in list order, or all */
     const char *plan, *html; /* files written; NULL: none */
     bool sensitivity, curves; /* requested */
-} cli_plan_shown;
+} cli_plan_output;
 
 /* Parses "network,search" or "all"; NULL: nothing. Reports a usage error for
  * unknown parts. */
 lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
 
 /* Prints the screen. */
-void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_shown *shown);
+void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_output *shown);
 
 /* Prints the lines after the iteration: the model as read from the job, and the
  * cluster usage. */
@@ -57,9 +57,9 @@ void cli_plan_layout(cli *c, const lh_plan *plan);
 void cli_plan_sites(cli *c, const lh_plan *plan);
 /* Prints the `most` best layouts that differ from the plan and from each other.
  */
-void cli_plan_others(cli *c, const lh_plan *plan, uint32_t most);
+void cli_plan_other_layouts(cli *c, const lh_plan *plan, uint32_t most);
 /* Prints the link settings that gain more than 1 %. */
-void cli_plan_gain(cli *c, const lh_plan *plan);
+void cli_plan_network_gain(cli *c, const lh_plan *plan);
 
 /* Adds the same to a report, with the search statistics. */
 lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);

@@ -176,7 +176,7 @@ static void add_recomputed(words *w, const lh_plan *p)
             add_words(w, " ", "%s", lh_module_name((lh_module)i));
 }
 
-static bool is_in_one(const lh_sites *sites)
+static bool is_single_site(const lh_sites *sites)
 {
     for (uint32_t i = 0; sites && i < sites->n_groups; i++)
         if (sites->groups[i].n_parts != 1 ||
@@ -207,7 +207,7 @@ static void add_legend(words *w, const lh_plan *p)
               l->micro_batch > 1 ? "s" : "");
     if (p->job->n_datacenters > 1)
         add_words(w, "; ", "%s",
-                  is_in_one(l->sites) ? "all in one datacenter"
+                  is_single_site(l->sites) ? "all in one datacenter"
                   : l->outermost == LH_OUTERMOST_DATA
                       ? "replicas in different datacenters"
                   : l->outermost == LH_OUTERMOST_MIXED
@@ -216,7 +216,7 @@ static void add_legend(words *w, const lh_plan *p)
     add_words(w, "; ", "ZeRO %" PRIu32, b->zero);
     if (l->sharding > LH_SHARDING_FULL)
         add_words(w, ", ", "shards %s%s", lh_sharding_name(l->sharding),
-                  l->data == 1 || is_in_one(l->sites)
+                  l->data == 1 || is_single_site(l->sites)
                       ? " (nothing to divide between datacenters)"
                       : "");
     add_recomputed(w, p);
@@ -309,7 +309,7 @@ void cli_plan_sites(cli *c, const lh_plan *p)
     static const char *const head[] = {"datacenter", "#GPUs", "holds"};
     const uint32_t n = p->job->n_datacenters;
     char sites[CLI_SITES_TEXT];
-    cli_table t = {.bare = true, .labelled = true, .most = 2};
+    cli_table t = {.hide_heading = true, .after_label = true, .most = 2};
     if (!count_gpus(p, used)) {
         cli_wrap(c, "datacenters", 1, "in the job's order");
         return;
@@ -338,16 +338,16 @@ void cli_plan_sites(cli *c, const lh_plan *p)
 /* --- other layouts ------------------------------------------------------ */
 
 /* Returns the objective's value; below 0: unknown. */
-static double value_of(const lh_plan *p, const lh_choice *x)
+static double objective_value(const lh_plan *p, const lh_choice *x)
 {
     if (x->status != LH_CHOICE_OK)
         return -1;
-    if (p->goal == LH_PLAN_CHEAPEST)
+    if (p->objective == LH_PLAN_CHEAPEST)
         return x->cost ? x->cost->usd : -1;
     if (p->robust && !x->jitter)
         return -1;
     if (p->robust)
-        return p->robust->by == LH_PLAN_BY_P95 ? (double)x->jitter->p95_ns
+        return p->robust->statistic == LH_PLAN_BY_P95 ? (double)x->jitter->p95_ns
                                                : x->jitter->mean_ns;
     return (double)x->iteration_ns;
 }
@@ -356,10 +356,10 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
                       const char *more)
 {
     char value[40], what[400], layout[240], own[240];
-    if (p->goal == LH_PLAN_CHEAPEST)
+    if (p->objective == LH_PLAN_CHEAPEST)
         snprintf(value, sizeof value, "USD %.4g", x->cost->usd);
     else
-        cli_plan_time(p, value_of(p, x), value);
+        cli_plan_time(p, objective_value(p, x), value);
     snprintf(what, sizeof what, "%s %s  %s", x->layout.schedule,
              lh_placement_name(x->placement),
              cli_layout_text(x, layout, sizeof layout));
@@ -370,18 +370,18 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_note_sites(t, p, x, &p->best);
 }
 
-static const char *value_name(const lh_plan *p)
+static const char *objective_name(const lh_plan *p)
 {
-    if (p->goal == LH_PLAN_CHEAPEST)
+    if (p->objective == LH_PLAN_CHEAPEST)
         return "#cost";
     if (p->robust)
-        return p->robust->by == LH_PLAN_BY_P95 ? "#95th percentile" : "#mean";
+        return p->robust->statistic == LH_PLAN_BY_P95 ? "#95th percentile" : "#mean";
     return "#iteration";
 }
 
 /* Counts the feasible layouts without samples under jitter, which is the plan's
  * objective. */
-static uint32_t n_undrawn(const lh_plan *p)
+static uint32_t count_unsampled(const lh_plan *p)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_alternatives && p->robust; i++)
@@ -391,9 +391,9 @@ static uint32_t n_undrawn(const lh_plan *p)
 }
 
 /* Explains why the table has no other layout. */
-static void say_no_other(cli *c, const lh_plan *p)
+static void explain_no_other(cli *c, const lh_plan *p)
 {
-    const uint32_t n = n_undrawn(p);
+    const uint32_t n = count_unsampled(p);
     if (n)
         cli_wrap(c, "alternatives", 1,
                  "none with jitter; %" PRIu32 " without: --show layouts", n);
@@ -403,18 +403,18 @@ static void say_no_other(cli *c, const lh_plan *p)
 
 /* Prints the other layouts. Those as fast as the plan, or as a layout above
  * them, are ties and are omitted. */
-void cli_plan_others(cli *c, const lh_plan *p, uint32_t most)
+void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 {
-    const double best = value_of(p, &p->best);
-    const char *head[] = {p->goal == LH_PLAN_CHEAPEST ? "#dearer" : "#slower",
-                          value_name(p), "schedule, layout"};
+    const double best = objective_value(p, &p->best);
+    const char *head[] = {p->objective == LH_PLAN_CHEAPEST ? "#dearer" : "#slower",
+                          objective_name(p), "schedule, layout"};
     char last[40] = "+0.0 %";
     uint32_t shown = 0, ties = 0;
     cli_table t = {.most = 2};
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < p->n_alternatives && shown < most; i++) {
         const lh_choice *x = &p->alternatives[i];
-        const double value = value_of(p, x);
+        const double value = objective_value(p, x);
         char more[40];
         if (value < 0 || best <= 0 || !x->layout.schedule)
             continue;
@@ -428,10 +428,10 @@ void cli_plan_others(cli *c, const lh_plan *p, uint32_t most)
         add_other(&t, p, x, more);
         shown++;
     }
-    t.bare = shown == 0;
+    t.hide_heading = shown == 0;
     cli_table_print(c, "alternatives", &t);
     if (shown == 0)
-        say_no_other(c, p);
+        explain_no_other(c, p);
     if (ties)
         cli_wrap(c, "", 1, "%" PRIu32 " more layout%s as good as the plan's",
                  ties, ties > 1 ? "s are" : " is");
@@ -439,7 +439,7 @@ void cli_plan_others(cli *c, const lh_plan *p, uint32_t most)
 
 /* --- network ------------------------------------------------------------ */
 
-static double gain_of(const lh_link_advice *a)
+static double relative_gain(const lh_link_advice *a)
 {
     const int64_t now = a->planned.iteration_ns, then = a->advised.iteration_ns;
     return now > 0 && then > 0 ? (double)now / (double)then - 1 : 0;
@@ -450,14 +450,14 @@ static void describe_gain(const lh_link_advice *a, words *w)
     char from[4 * NAME + 4], to[4 * NAME + 4];
     add_words(w, "", "%s>%s: %+.1f %% faster with",
               cli_shorten(a->from, NAME, from, sizeof from),
-              cli_shorten(a->to, NAME, to, sizeof to), 100 * gain_of(a));
+              cli_shorten(a->to, NAME, to, sizeof to), 100 * relative_gain(a));
     bool any = false;
     for (uint32_t k = 0; k < a->n_questions; k++) {
         const lh_advice_question *q = &a->questions[k];
         char text[80], now[80];
         lh_advice_option_text(&a->advised, q->topic, text, sizeof text);
         lh_advice_option_text(&a->planned, q->topic, now, sizeof now);
-        if (!q->matters || strcmp(text, now) == 0)
+        if (!q->change_advised || strcmp(text, now) == 0)
             continue;
         add_words(w, any ? ", " : " ", "%s", text);
         if (q->published)
@@ -469,13 +469,13 @@ static void describe_gain(const lh_link_advice *a, words *w)
     }
 }
 
-void cli_plan_gain(cli *c, const lh_plan *p)
+void cli_plan_network_gain(cli *c, const lh_plan *p)
 {
     const double matters = 0.01;
     uint32_t shown = 0, more = 0;
     char time[CLI_TIME_TEXT];
     for (uint32_t i = 0; i < p->n_network; i++) {
-        if (gain_of(&p->network[i]) <= matters)
+        if (relative_gain(&p->network[i]) <= matters)
             continue;
         if (shown == LINKS) {
             more++;
@@ -502,7 +502,7 @@ void cli_plan_gain(cli *c, const lh_plan *p)
 static lh_status add_fact(cli *c, lh_report *report, const char *name,
                           const char *text)
 {
-    return lh_report_add_fact(report, name, cli_name(c, text), &c->err);
+    return lh_report_add_fact(report, name, cli_utf8_name(c, text), &c->err);
 }
 
 static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
@@ -542,7 +542,7 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
 }
 
 /* Adds the histogram of all sampled iterations. */
-static lh_status add_varied(cli *c, const lh_plan *p, lh_report *report)
+static lh_status add_jitter_histogram(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_choice *b = &p->best;
     lh_jitter jitter;
@@ -550,11 +550,11 @@ static lh_status add_varied(cli *c, const lh_plan *p, lh_report *report)
         return LH_OK;
     CLI_TRY(lh_plan_jitter(p->job, b, &p->robust->jitter, &jitter, &c->err));
     jitter.samples = b->jitter->samples;
-    const cli_varied varied = {.pipeline = p->pipeline,
+    const cli_jitter_report_input varied = {.pipeline = p->pipeline,
                                .schedule = p->schedule,
                                .jitter = &jitter,
                                .after_ns = b->optimizer_ns + b->overhead_ns,
-                               .usual_ns = b->iteration_ns};
+                               .base_ns = b->iteration_ns};
     return cli_jitter_report(c, &varied, report);
 }
 
@@ -567,7 +567,7 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
     words days = {0}, of = {0}, made = {0};
     double rest_ns = (double)(b->optimizer_ns + b->overhead_ns);
     add_words(&made, "", "%s; pipeline %s, optimizer and overhead %s",
-              cli_source_text(p),
+              cli_time_source_text(p),
               cli_plan_time(p, (double)b->iteration_ns - rest_ns, passes),
               cli_plan_time(p, rest_ns, rest));
     add_words(&days, "", "tokens/s; %.3g days per trillion",
@@ -585,13 +585,13 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
         {"Parameters",
          cli_params_text(lh_model_params(p->job->model), parameters,
                      sizeof parameters),
-         cli_name(c, cli_shorten(p->job->model->name, NAME, name,
+         cli_utf8_name(c, cli_shorten(p->job->model->name, NAME, name,
                                  sizeof name))}};
     for (uint32_t i = 0; i < sizeof cards / sizeof *cards; i++)
         CLI_TRY(lh_report_add_card(report, cards[i][0], cards[i][1],
                                    cards[i][2], &c->err));
     CLI_TRY(add_jitter_card(c, p, report));
-    return add_varied(c, p, report);
+    return add_jitter_histogram(c, p, report);
 }
 
 lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
@@ -603,14 +603,14 @@ lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
               "memory, %" PRIu32 " ruled out by a bound, %" PRIu32
               " simulated, %" PRIu32 " not looked at",
               p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
-              p->n_left);
-    if (p->n_elastic_left)
+              p->n_unexplored);
+    if (p->n_elastic_unexplored)
         add_words(&search, ", ", "nor elastic plans on %" PRIu32,
-                  p->n_elastic_left);
+                  p->n_elastic_unexplored);
     for (uint32_t i = 0; i < p->n_pruned; i++)
         add_words(&search, i ? ", " : "; ruled out: ", "%" PRIu64 " by %s",
                   p->pruned[i].n, p->pruned[i].bound);
-    if (lh_plan_gap(p) >= 0 && p->goal == LH_PLAN_FASTEST)
+    if (lh_plan_gap(p) >= 0 && p->objective == LH_PLAN_FASTEST)
         add_words(&search, "; ", "at most %.1f %% faster is possible (proven)",
                   100 * lh_plan_gap(p));
     CLI_TRY(add_fact(c, report, "model", describe_model(p).text));

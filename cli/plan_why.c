@@ -13,30 +13,30 @@
 
 enum { OPTIMIZER = 8 };
 
-void cli_account_parts(const lh_plan_account *a,
-                       lh_report_part parts[CLI_ACCOUNT_PARTS])
+void cli_breakdown_parts(const lh_plan_breakdown *a,
+                       lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS])
 {
-    const lh_report_part all[CLI_ACCOUNT_PARTS] = {
+    const lh_report_breakdown_part all[CLI_BREAKDOWN_PARTS] = {
         {"compute", a->compute_ns},
-        {"sent within passes", a->inside_ns},
+        {"sent within passes", a->intra_layer_ns},
         {"uneven devices", a->imbalance_ns},
         {"bubble", a->bubble_ns},
         {"exposed messages", a->messages_ns},
         {"exposed data parallelism", a->data_ns},
         {"exposed offloading", a->offload_ns},
-        {"want of memory", a->memory_ns},
+        {"want of memory", a->memory_stall_ns},
         {"optimizer", a->optimizer_ns},
         {"overhead", a->overhead_ns}};
     memcpy(parts, all, sizeof all);
 }
 
-void cli_plan_account(cli *c, const lh_plan *p)
+void cli_plan_breakdown(cli *c, const lh_plan *p)
 {
-    const lh_plan_account *a = p->account;
+    const lh_plan_breakdown *a = p->breakdown;
     if (!a)
         return;
-    lh_report_part parts[CLI_ACCOUNT_PARTS];
-    cli_account_parts(a, parts);
+    lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS];
+    cli_breakdown_parts(a, parts);
     parts[OPTIMIZER].name = "optimizer and overhead";
     parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
     char text[600];
@@ -51,16 +51,16 @@ void cli_plan_account(cli *c, const lh_plan *p)
     cli_wrap(c, "made of", 4, "%s", text);
 }
 
-static int64_t memory_of(const lh_plan_memory *m)
+static int64_t total_memory(const lh_plan_memory *m)
 {
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
            m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
 }
 
-const lh_plan_memory *cli_plan_fullest(const lh_plan *p)
+const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
-        if (memory_of(&p->rank_memory[i]) == p->best.peak_memory_bytes &&
+        if (total_memory(&p->rank_memory[i]) == p->best.peak_memory_bytes &&
             lh_pipeline_memory_limit(p->pipeline, i) ==
                 p->best.memory_limit_bytes)
             return &p->rank_memory[i];
@@ -89,9 +89,9 @@ static const char *reserve_text(const lh_plan *p, char *text, size_t size)
 
 /* Formats "parameters 8.8, gradients 17.5 GiB"; omits parts that round to 0.0.
  */
-static void memory_parts(const lh_plan *p, char *text, size_t room)
+static void format_memory_parts(const lh_plan *p, char *text, size_t room)
 {
-    const lh_plan_memory *m = cli_plan_fullest(p);
+    const lh_plan_memory *m = cli_plan_fullest_device(p);
     const char *names[MEMORY_PARTS] = {"parameters",  "gradients", "optimizer",
                                        "activations", "buffers",   "temporary"};
     const double gib = (double)(INT64_C(1) << 30);
@@ -122,13 +122,13 @@ void cli_plan_memory(cli *c, const lh_plan *p)
              cli_memory_text(p->best.peak_memory_bytes, "bytes", used),
              cli_memory_text(p->best.memory_limit_bytes, "bytes", limit),
              reserve_text(p, reserve, sizeof reserve));
-    memory_parts(p, text, sizeof text);
+    format_memory_parts(p, text, sizeof text);
     if (*text)
         cli_wrap(c, "", 2, "%s", text);
 }
 
 /* Adds "a; b; c", one per line. */
-static void add_why(cli_table *t, const char *name, const char *why)
+static void add_reasons(cli_table *t, const char *name, const char *why)
 {
     while (*why) {
         const size_t len = strcspn(why, ";");
@@ -168,22 +168,22 @@ static void print_link(cli *c, const lh_link_advice *a)
     cli_print(c, "%s\n",
               a->measured ? "; as measured, whatever it is set to" : "");
     static const char *const head[] = {"", ""};
-    cli_table t = {.bare = true};
+    cli_table t = {.hide_heading = true};
     cli_table_row(&t, 2, head);
     for (uint32_t k = 0; k < a->n_questions; k++) {
         const lh_advice_question *q = &a->questions[k];
         char name[60];
         snprintf(name, sizeof name, "  %s", lh_advice_topic_name(q->topic));
-        add_why(&t, name, q->why);
-        if (q->sure)
-            add_why(&t, "", q->sure);
+        add_reasons(&t, name, q->why);
+        if (q->confidence)
+            add_reasons(&t, "", q->confidence);
     }
     cli_table_print(c, "", &t);
 }
 
 /* Checks whether a link is planned with its default setting, i.e. lossless end
  * points. */
-static bool says_nothing(const lh_plan *p)
+static bool has_default_setting(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_network; i++)
         if (lh_link_setting_is_default(&p->network[i].planned.setting))
@@ -203,7 +203,7 @@ static void print_network_times(cli *c, const lh_plan *p)
         cli_print(c, "  iteration with all of it  %s, without %s\n", with, now);
     else
         cli_print(c, "  iteration with all of it  %s\n", with);
-    if (has_now && says_nothing(p))
+    if (has_now && has_default_setting(p))
         cli_print(c,
                   "  The job says nothing of its links' ends, so the plan "
                   "takes them as ideal;\n  with ecmp, one queue pair and "
@@ -299,13 +299,13 @@ void cli_plan_curves(cli *c, const lh_plan *p)
 
 static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
 {
-    const lh_plan_account *a = p->account;
+    const lh_plan_breakdown *a = p->breakdown;
     if (!a)
         return LH_OK;
-    lh_report_part parts[CLI_ACCOUNT_PARTS];
-    cli_account_parts(a, parts);
-    return lh_report_add_parts(report, "What the iteration consists of",
-                               CLI_ACCOUNT_PARTS, parts, &c->err);
+    lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS];
+    cli_breakdown_parts(a, parts);
+    return lh_report_add_breakdown(report, "What the iteration consists of",
+                               CLI_BREAKDOWN_PARTS, parts, &c->err);
 }
 
 static lh_status add_option(cli *c, const lh_advice_question *q,
@@ -322,7 +322,7 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
     if (o->iteration_ns >= 0)
         cli_time_text(o->iteration_ns, time);
     const char *advice = !o->advised  ? ""
-                         : q->matters ? "advised"
+                         : q->change_advised ? "advised"
                                       : "advised, nothing to gain";
     const char *cells[] = {o->advised ? lh_advice_topic_name(q->topic) : "",
                            name,
@@ -348,8 +348,8 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
             for (uint32_t i = 0; i < q->n_options; i++)
                 if (q->options[i].advised == !other)
                     CLI_TRY(add_option(c, q, &q->options[i], report));
-        const char *sure[] = {"", q->sure ? q->sure : "", "", "", "", ""};
-        if (q->sure)
+        const char *sure[] = {"", q->confidence ? q->confidence : "", "", "", "", ""};
+        if (q->confidence)
             CLI_TRY(lh_report_add_cells(report, 6, sure, &c->err));
     }
     return LH_OK;
@@ -379,7 +379,7 @@ static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         const lh_plan_memory *m = &p->rank_memory[i];
-        const lh_report_kind kinds[] = {{"parameters", m->parameters_bytes},
+        const lh_report_memory_kind kinds[] = {{"parameters", m->parameters_bytes},
                                         {"gradients", m->gradients_bytes},
                                         {"optimizer", m->optimizer_bytes},
                                         {"activations", m->activations_bytes},
@@ -404,9 +404,9 @@ lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
     CLI_TRY(cli_plan_summary(c, p, report));
     CLI_TRY(add_account(c, p, report));
     CLI_TRY(add_memory(c, p, report));
-    CLI_TRY(cli_report_runners(c, p, report));
-    if (p->n_front)
-        CLI_TRY(cli_report_front(c, p, report));
+    CLI_TRY(cli_report_alternatives(c, p, report));
+    if (p->n_pareto)
+        CLI_TRY(cli_report_pareto_front(c, p, report));
     CLI_TRY(cli_report_links(c, p, report));
     for (uint32_t i = 0; i < p->n_network; i++)
         CLI_TRY(add_link(c, &p->network[i], report));

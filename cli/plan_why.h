@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Explains a plan. */
-#ifndef CLI_PLAN_WHY_H
-#define CLI_PLAN_WHY_H
+#ifndef CLI_PLAN_EXPLANATION_H
+#define CLI_PLAN_EXPLANATION_H
 
 #include "cli.h"
 
@@ -10,23 +10,23 @@
 
 /* Splits an iteration into its parts; the optimizer and later steps come last.
  */
-enum { CLI_ACCOUNT_PARTS = 10 };
+enum { CLI_BREAKDOWN_PARTS = 10 };
 /* Fills in the breakdown's parts. */
-void cli_account_parts(const lh_plan_account *account,
-                       lh_report_part parts[CLI_ACCOUNT_PARTS]);
+void cli_breakdown_parts(const lh_plan_breakdown *account,
+                       lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS]);
 
 /* Prints the breakdown of the iteration; nothing if the plan has none. */
-void cli_plan_account(cli *c, const lh_plan *p);
+void cli_plan_breakdown(cli *c, const lh_plan *p);
 /* Prints the memory breakdown of the fullest device; nothing if the plan has
  * none. */
 void cli_plan_memory(cli *c, const lh_plan *p);
 /* Returns the memory of the device with the least free memory, whose peak and
  * limit the plan reports; NULL: not in the plan. */
-const lh_plan_memory *cli_plan_fullest(const lh_plan *p);
+const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p);
 /* Prints the best alternative per dimension. */
-void cli_plan_runners(cli *c, const lh_plan *p);
+void cli_plan_alternatives(cli *c, const lh_plan *p);
 /* Adds the alternatives to a report. */
-lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report);
+lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report);
 /* Prints the advised link settings. */
 void cli_plan_network(cli *c, const lh_plan *p);
 /* Prints the iteration time over link values. */

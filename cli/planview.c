@@ -55,14 +55,14 @@ char *cli_plan_time(const lh_plan *plan, double ns, char *text)
     return text;
 }
 
-double cli_shown(double value, int decimals)
+double cli_round_for_text(double value, int decimals)
 {
     return fabs(value) < 0.5 * pow(10, -decimals) ? 0 : value;
 }
 
-double cli_percent_behind(double value, double than)
+double cli_percent_slower(double value, double than)
 {
-    return cli_shown(100 * (value / than - 1), 1);
+    return cli_round_for_text(100 * (value / than - 1), 1);
 }
 
 /* --- source of the times ------------------------------------------------ */
@@ -70,7 +70,7 @@ double cli_percent_behind(double value, double than)
 /* Checks whether the job's profile covers whole chunks, as written by runs of
  * plans. Formulas that predict less for another layout were not compared with
  * it. */
-static bool has_run(const lh_job *job)
+static bool has_run_profile(const lh_job *job)
 {
     for (uint32_t i = 0; job->profile && i < job->profile->n_entries; i++)
         if (job->profile->entries[i].kind == LH_PROFILE_CHUNK)
@@ -83,13 +83,13 @@ static bool is_from(const lh_plan *p, lh_cost_source source)
     return strcmp(p->cost_source, lh_cost_source_name(source)) == 0;
 }
 
-const char *cli_source_text(const lh_plan *p)
+const char *cli_time_source_text(const lh_plan *p)
 {
     if (is_from(p, LH_COST_PROFILE))
         return "from measured passes";
     if (is_from(p, LH_COST_MIXED))
         return "from measured and modelled passes";
-    if (has_run(p->job))
+    if (has_run_profile(p->job))
         return "modelled; the profile measured another layout";
     if (is_from(p, LH_COST_EFFICIENCY))
         return "modelled, with the job's efficiency";
@@ -121,9 +121,9 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
     snprintf(text, room,
              "measured none of this plan's passes; the %s layout with measured "
              "ones that a short search found takes %s (%+.1f %%): %s %s, %s",
-             p->goal == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
+             p->objective == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
              cli_plan_time(p, (double)u->fastest->iteration_ns, time),
-             cli_percent_behind((double)u->fastest->iteration_ns,
+             cli_percent_slower((double)u->fastest->iteration_ns,
                                 (double)p->best.iteration_ns),
              u->fastest->layout.schedule,
              lh_placement_name(u->fastest->placement),
@@ -174,7 +174,7 @@ lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
         {"schedule", p->best.layout.schedule},
         {"cost", cost},
         {"why", p->best.why},
-        {"pass times", cli_source_text(p)},
+        {"pass times", cli_time_source_text(p)},
         {"profile", cli_unmeasured_text(p, unmeasured, sizeof unmeasured)},
         {"longhaul", p->version},
     };

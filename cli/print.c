@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints all text for people. A %s argument may be untrusted: it is printed as
- * lh_text_show() escapes it, and padded by its width on the terminal. Newlines
+ * lh_text_escape() escapes it, and padded by its width on the terminal. Newlines
  * and colours are trusted and belong in the format. */
 #define _XOPEN_SOURCE 700
 #include "cli.h"
@@ -39,24 +39,24 @@ static size_t columns_of(const char *shown)
 }
 
 /* Returns the escaped text: `small`, or memory to free. NULL: no memory. */
-static char *show(const char *text, size_t len, char *small, size_t room)
+static char *escape_text(const char *text, size_t len, char *small, size_t room)
 {
-    const size_t needed = lh_text_show(text, len, small, room);
+    const size_t needed = lh_text_escape(text, len, small, room);
     char *shown = needed < room ? small : malloc(needed + 1);
     if (shown && shown != small)
-        lh_text_show(text, len, shown, needed + 1);
+        lh_text_escape(text, len, shown, needed + 1);
     return shown;
 }
 
 /* List of texts that live as long as the cli. */
-struct cli_kept {
-    struct cli_kept *next;
+struct cli_owned_text {
+    struct cli_owned_text *next;
     char text[];
 };
 
-static char *make_kept(cli *c, size_t room)
+static char *allocate_owned_text(cli *c, size_t room)
 {
-    struct cli_kept *kept = malloc(sizeof *kept + room);
+    struct cli_owned_text *kept = malloc(sizeof *kept + room);
     if (!kept)
         return NULL;
     kept->next = c->kept;
@@ -68,13 +68,13 @@ const char *cli_join(cli *c, const char *first, char between,
                      const char *second)
 {
     const size_t room = strlen(first) + strlen(second) + 2;
-    char *both = make_kept(c, room);
+    char *both = allocate_owned_text(c, room);
     if (both)
         snprintf(both, room, "%s%c%s", first, between, second);
     return both;
 }
 
-const char *cli_name(cli *c, const char *text)
+const char *cli_utf8_name(cli *c, const char *text)
 {
     json_t *valid = json_string(text);
     if (valid) {
@@ -82,18 +82,18 @@ const char *cli_name(cli *c, const char *text)
         return text;
     }
     const size_t len = strlen(text);
-    const size_t room = lh_text_show(text, len, NULL, 0) + 1;
-    char *kept = make_kept(c, room);
+    const size_t room = lh_text_escape(text, len, NULL, 0) + 1;
+    char *kept = allocate_owned_text(c, room);
     if (!kept)
         return "(out of memory)";
-    lh_text_show(text, len, kept, room);
+    lh_text_escape(text, len, kept, room);
     return kept;
 }
 
 void cli_release_names(cli *c)
 {
     while (c->kept) {
-        struct cli_kept *next = c->kept->next;
+        struct cli_owned_text *next = c->kept->next;
         free(c->kept);
         c->kept = next;
     }
@@ -102,7 +102,7 @@ void cli_release_names(cli *c)
 size_t cli_columns(const char *text)
 {
     char small[256];
-    char *shown = show(text, strlen(text), small, sizeof small);
+    char *shown = escape_text(text, strlen(text), small, sizeof small);
     const size_t columns = shown ? columns_of(shown) : strlen(text);
     if (shown != small)
         free(shown);
@@ -110,7 +110,7 @@ size_t cli_columns(const char *text)
 }
 
 /* Truncates at a precision in bytes; drops a character that it would split. */
-static size_t cut(const char *text, int precision)
+static size_t truncate_bytes(const char *text, int precision)
 {
     if (precision < 0)
         return strlen(text);
@@ -128,10 +128,10 @@ static size_t cut(const char *text, int precision)
 }
 
 /* Prints untrusted text. */
-static void print_foreign(FILE *out, const conversion *x, const char *text)
+static void print_untrusted(FILE *out, const conversion *x, const char *text)
 {
     char small[256];
-    char *shown = show(text, cut(text, x->precision), small, sizeof small);
+    char *shown = escape_text(text, truncate_bytes(text, x->precision), small, sizeof small);
     if (!shown) {
         fputs("(out of memory)", out);
         return;
@@ -179,7 +179,7 @@ static const char *read_conversion(const char *at, va_list *args,
 }
 
 /* Prints numbers and characters, which are trusted. */
-static void print_own(FILE *out, const conversion *x, va_list *args)
+static void print_trusted(FILE *out, const conversion *x, va_list *args)
 {
     char format[32];
     const bool real = strchr("aAeEfFgG", x->kind) != NULL;
@@ -216,9 +216,9 @@ static void print_all(FILE *out, const char *format, va_list *args)
         }
         format = read_conversion(format + 1, args, &x);
         if (x.kind == 's')
-            print_foreign(out, &x, va_arg(*args, const char *));
+            print_untrusted(out, &x, va_arg(*args, const char *));
         else
-            print_own(out, &x, args);
+            print_trusted(out, &x, args);
     }
 }
 
@@ -231,7 +231,7 @@ void cli_print(cli *c, const char *format, ...)
 }
 
 /* Writes in one piece, since other processes may write to the same terminal. */
-static void say(const char *format, va_list *args)
+static void print_stderr_line(const char *format, va_list *args)
 {
     char *text = NULL;
     size_t len = 0;
@@ -245,11 +245,11 @@ static void say(const char *format, va_list *args)
     free(text);
 }
 
-void cli_say(const char *format, ...)
+void cli_print_stderr(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(format, &args);
+    print_stderr_line(format, &args);
     va_end(args);
 }
 
@@ -260,22 +260,22 @@ void cli_note(const cli *c, const char *format, ...)
     cli_progress_end();
     va_list args;
     va_start(args, format);
-    say(format, &args);
+    print_stderr_line(format, &args);
     va_end(args);
 }
 
-void cli_put_drawn(cli *c, const char *text)
+void cli_put_chart(cli *c, const char *text)
 {
     fprintf(c->out, "\n%s", text);
 }
 
-void cli_put_file(cli *c, const char *text, size_t len)
+void cli_put_raw(cli *c, const char *text, size_t len)
 {
     fwrite(text, 1, len, c->out);
 }
 
-void cli_put_made(cli *c, char *text, size_t len)
+void cli_put_owned_text(cli *c, char *text, size_t len)
 {
-    cli_put_file(c, text, len);
+    cli_put_raw(c, text, len);
     lh_text_free(text);
 }

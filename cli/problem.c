@@ -9,24 +9,24 @@
 #include <unistd.h>
 
 /* Seconds between updates: live on a terminal, and rare enough for a log. */
-#define SHOWN_EVERY_S 0.1
-#define SAID_EVERY_S 10
+#define TERMINAL_INTERVAL_S 0.1
+#define LOG_INTERVAL_S 10
 
 /* State of the progress display. */
-typedef struct planning {
+typedef struct plan_progress {
     const cli *c;
     double shown_at; /* on the terminal, by cli_monotonic_seconds() */
     double said_at;  /* in a line, in seconds of processor time */
-} planning;
+} plan_progress;
 
 static bool show_progress(void *context, uint32_t done, uint32_t total,
                           int64_t best_ns)
 {
-    planning *p = context;
+    plan_progress *p = context;
     char time[CLI_TIME_TEXT];
-    if (cli_now() - p->shown_at < SHOWN_EVERY_S)
+    if (cli_monotonic_seconds() - p->shown_at < TERMINAL_INTERVAL_S)
         return cli_interrupts() > 0;
-    p->shown_at = cli_now();
+    p->shown_at = cli_monotonic_seconds();
     if (best_ns > 0 && best_ns < INT64_MAX)
         cli_progress(
             p->c, "planning: layout %" PRIu32 " of %" PRIu32 ", best so far %s",
@@ -56,15 +56,15 @@ static void describe(const lh_plan_progress *now, char *text, size_t size)
 /* Shows progress live on a terminal; otherwise prints a line now and then. */
 static bool show_search(void *context, const lh_plan_progress *now)
 {
-    planning *p = context;
+    plan_progress *p = context;
     char text[160];
     double used = (double)clock() / CLOCKS_PER_SEC;
-    if (cli_now() - p->shown_at >= SHOWN_EVERY_S) {
-        p->shown_at = cli_now();
+    if (cli_monotonic_seconds() - p->shown_at >= TERMINAL_INTERVAL_S) {
+        p->shown_at = cli_monotonic_seconds();
         describe(now, text, sizeof text);
         cli_progress(p->c, "planning: %s", text);
     }
-    if (used - p->said_at >= SAID_EVERY_S) {
+    if (used - p->said_at >= LOG_INTERVAL_S) {
         p->said_at = used;
         describe(now, text, sizeof text);
         if (!isatty(STDERR_FILENO))
@@ -93,9 +93,9 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
                        const lh_plan_options *options, lh_plan **out)
 {
     lh_plan_options with = *options;
-    planning now = {c, -1, (double)clock() / CLOCKS_PER_SEC};
+    plan_progress now = {c, -1, (double)clock() / CLOCKS_PER_SEC};
     with.progress = show_progress;
-    with.watch = show_search;
+    with.layout_progress = show_search;
     with.context = &now;
     cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
     lh_status status = lh_plan_make(job, &with, out, &c->err);
@@ -106,7 +106,7 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
     return status;
 }
 
-lh_status cli_make_plan(cli *c, const cli_input *input,
+lh_status cli_read_and_plan_job(cli *c, const cli_input *input,
                         const lh_plan_options *options, lh_plan **out)
 {
     lh_job *job = NULL;
@@ -132,12 +132,12 @@ static lh_status read_input(cli *c, const cli_input *input, bool jobs,
         return cli_input_plan(c, input, &out->plan);
     if (strcmp(input->kind, "job") == 0 && jobs) {
         out->from_job = true;
-        return cli_make_plan(
+        return cli_read_and_plan_job(
             c, input, &(lh_plan_options){.size = sizeof(lh_plan_options)},
             &out->plan);
     }
     if (cli_input_is_other(input, "pipeline"))
-        return cli_input_refuse(c, input,
+        return cli_reject_input(c, input,
                                 jobs ? "a pipeline, a plan or a job"
                                      : "a pipeline or a plan");
     return cli_input_pipeline(c, input, &out->pipeline);
@@ -166,7 +166,7 @@ static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
         return status;
     }
     if (*input->kind)
-        return cli_input_refuse(c, input,
+        return cli_reject_input(c, input,
                                 "a plan or a CSV where it takes a schedule");
     if (input->text)
         return lh_schedule_parse(input->text, input->len, input->path, out,
@@ -191,19 +191,19 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
 void cli_problem_fini(cli_problem *problem)
 {
     lh_pipeline_free(problem->pipeline);
-    lh_pipeline_free(problem->hosted);
+    lh_pipeline_free(problem->with_host_memory);
     lh_plan_free(problem->plan);
     *problem = (cli_problem){0};
 }
 
-static const lh_pipeline *own_pipeline(const cli_problem *problem)
+static const lh_pipeline *base_pipeline(const cli_problem *problem)
 {
     return problem->plan ? problem->plan->pipeline : problem->pipeline;
 }
 
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 {
-    return problem->hosted ? problem->hosted : own_pipeline(problem);
+    return problem->with_host_memory ? problem->with_host_memory : base_pipeline(problem);
 }
 
 /* --- host memory -------------------------------------------------------- */
@@ -227,9 +227,9 @@ static bool parse_memory(const char *text, bool bytes, int64_t *out)
     return *out > 0 && (i > 0 || (double)*out == value);
 }
 
-lh_status cli_problem_host(cli *c, const char *text, cli_problem *problem)
+lh_status cli_problem_add_host_memory(cli *c, const char *text, cli_problem *problem)
 {
-    const lh_pipeline *own = own_pipeline(problem);
+    const lh_pipeline *own = base_pipeline(problem);
     const char *unit = lh_pipeline_memory_unit(own);
     const bool bytes = strcmp(unit, "bytes") == 0;
     int64_t more = LH_NO_LIMIT;
@@ -244,7 +244,7 @@ lh_status cli_problem_host(cli *c, const char *text, cli_problem *problem)
                          : *unit ? "a whole number of "
                                  : "a whole number in the unit of the file",
                          bytes ? "" : unit);
-    return lh_pipeline_with_host(own, more, &problem->hosted, &c->err);
+    return lh_pipeline_with_host(own, more, &problem->with_host_memory, &c->err);
 }
 
 int64_t cli_timeline_peak(const void *of, uint32_t device)
@@ -252,7 +252,7 @@ int64_t cli_timeline_peak(const void *of, uint32_t device)
     return lh_timeline_peak_memory(of, device);
 }
 
-char *cli_hosted_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
+char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
                       const void *of, char *buffer)
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
@@ -268,9 +268,9 @@ char *cli_hosted_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
         }
     }
     if (sum == 0)
-        snprintf(buffer, CLI_HOSTED_TEXT, "not needed");
+        snprintf(buffer, CLI_HOST_MEMORY_TEXT, "not needed");
     else
-        snprintf(buffer, CLI_HOSTED_TEXT,
+        snprintf(buffer, CLI_HOST_MEMORY_TEXT,
                  "%s of device %" PRIu32 " at most, %s of all devices",
                  cli_memory_text(most, unit, a), fullest,
                  cli_memory_text(sum, unit, b));

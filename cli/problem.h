@@ -13,7 +13,7 @@ typedef struct cli_problem {
     lh_pipeline *pipeline; /* from a pipeline file */
     lh_plan *plan;         /* from a plan file, or planned from a job */
     bool from_job;
-    lh_pipeline *hosted; /* either one with host memory; NULL: none */
+    lh_pipeline *with_host_memory; /* either one with host memory; NULL: none */
 } cli_problem;
 
 /* Reads the input. `jobs`: jobs are accepted, too, and planned. Release with
@@ -26,14 +26,14 @@ void cli_problem_fini(cli_problem *problem);
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Raises the memory limits of cli_problem_pipeline() by the text of
  * --host-memory; NULL: no change. */
-lh_status cli_problem_host(cli *c, const char *text, cli_problem *problem);
+lh_status cli_problem_add_host_memory(cli *c, const char *text, cli_problem *problem);
 /* Formats the memory that each device offloads to the host, i.e. its peak
  * beyond its own limit: "4 activations of device 0 at most, 5 activations of
  * all devices". `peak` returns a device's peak in `of`. */
 typedef int64_t cli_peak_fn(const void *of, uint32_t device);
-#define CLI_HOSTED_TEXT 200
+#define CLI_HOST_MEMORY_TEXT 200
 /* Formats the offloaded memory into `buffer` (CLI_HOST_MEMORY_TEXT bytes). */
-char *cli_hosted_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
+char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
                       const void *of, char *buffer);
 /* Returns a device's peak in an lh_timeline. */
 cli_peak_fn cli_timeline_peak;
@@ -46,7 +46,7 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
 
 /* Reads a job and plans it under `options`, with progress on the terminal. */
-lh_status cli_make_plan(cli *c, const cli_input *input,
+lh_status cli_read_and_plan_job(cli *c, const cli_input *input,
                         const lh_plan_options *options, lh_plan **out);
 /* Read the job, and plan it. */
 lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out);

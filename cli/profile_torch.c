@@ -24,7 +24,7 @@ static const char *python_of(const torch_profile *how)
 }
 
 /* Creates an unnamed file with the job, positioned at its start. */
-static lh_status job_file(cli *c, const lh_job *job, FILE **out)
+static lh_status create_job_file(cli *c, const lh_job *job, FILE **out)
 {
     char *text = NULL;
     size_t len;
@@ -121,7 +121,7 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     return made;
 }
 
-static lh_status talk(cli *c, char *const *arguments, int in, lh_profile **out)
+static lh_status run_python(cli *c, char *const *arguments, int in, lh_profile **out)
 {
     int ends[2], status = 0;
     pid_t pid = 0;
@@ -162,8 +162,8 @@ lh_status cli_profile_torch(cli *c, const lh_job *job, const torch_profile *how,
             arguments[n++] = given[i].name;
             arguments[n++] = given[i].value;
         }
-    CLI_TRY(job_file(c, job, &file));
-    lh_status status = talk(c, (char *const *)arguments, fileno(file), out);
+    CLI_TRY(create_job_file(c, job, &file));
+    lh_status status = run_python(c, (char *const *)arguments, fileno(file), out);
     fclose(file);
     return status;
 }

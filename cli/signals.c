@@ -19,27 +19,27 @@ static const int ending_signals[N_ENDING] = {SIGINT, SIGTERM, SIGHUP};
 /* The first two ask a search to stop; SIGHUP ends it. */
 enum { N_STOPPING = 2 };
 
-static atomic_bool is_held;
-static atomic_int held_signal; /* 0: none pending */
+static atomic_bool is_deferring;
+static atomic_int pending_signal; /* 0: none pending */
 
 /* Checks whether the signal is deferred to cli_release_signals(). */
-static bool is_put_off(int number)
+static bool is_deferred(int number)
 {
-    if (!atomic_load(&is_held))
+    if (!atomic_load(&is_deferring))
         return false;
-    atomic_store(&held_signal, number);
+    atomic_store(&pending_signal, number);
     /* Released concurrently: the thread that takes the signal ends the program.
      */
-    return atomic_load(&is_held) || atomic_exchange(&held_signal, 0) == 0;
+    return atomic_load(&is_deferring) || atomic_exchange(&pending_signal, 0) == 0;
 }
 
 /* Erases a partial progress line, then ends the program by the signal's default
  * action. */
 static void end_by_signal(int number)
 {
-    if (is_put_off(number))
+    if (is_deferred(number))
         return;
-    cli_progress_wipe();
+    cli_progress_erase();
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t own;
     sigemptyset(&plain.sa_mask);
@@ -85,7 +85,7 @@ void cli_catch_signals(void)
 /* A job manager may signal the launcher and each process, and the launcher
  * forwards the signal: repeats within this time count once. SIGINT is exempt,
  * as it comes from the keyboard. */
-#define SAME_NS INT64_C(200000000)
+#define DUPLICATE_WINDOW_NS INT64_C(200000000)
 
 static atomic_uint interrupts;
 static atomic_uint most_interrupts; /* one more ends the program */
@@ -94,13 +94,13 @@ static atomic_bool is_said;
 static struct sigaction before_interrupts[N_ENDING];
 static int n_interrupting; /* prefix of ending_signals */
 
-static bool comes_again(int number)
+static bool is_repeated(int number)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     long long last_ns = atomic_load(&signalled_ns);
-    if (number != SIGINT && last_ns > 0 && now_ns - last_ns < SAME_NS)
+    if (number != SIGINT && last_ns > 0 && now_ns - last_ns < DUPLICATE_WINDOW_NS)
         return true;
     /* Otherwise another thread counted it at the same moment. */
     bool counts =
@@ -112,7 +112,7 @@ static void on_interrupt(int number)
 {
     static const char note[] = "\r\033[Kstopping; interrupt again to give up";
     int error = errno;
-    if (comes_again(number)) {
+    if (is_repeated(number)) {
         errno = error;
         return;
     }
@@ -163,15 +163,15 @@ uint32_t cli_interrupts_end(void)
 
 /* Uses a flag instead of a signal mask, which would apply to this thread only.
  */
-void cli_hold_signals(void)
+void cli_defer_signals(void)
 {
-    atomic_store(&is_held, true);
+    atomic_store(&is_deferring, true);
 }
 
 void cli_release_signals(void)
 {
-    atomic_store(&is_held, false);
-    int number = atomic_exchange(&held_signal, 0);
+    atomic_store(&is_deferring, false);
+    int number = atomic_exchange(&pending_signal, 0);
     if (number)
         raise(number);
 }

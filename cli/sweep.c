@@ -28,15 +28,15 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
     return LH_OK;
 }
 
-static lh_status note_unit(cli *c, cli_axis *axis, cli_number n)
+static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)
         return LH_OK; /* 0 has every unit */
-    if (axis->typed && axis->delays.relative == n.timed)
+    if (axis->unit_fixed && axis->delays.relative == n.timed)
         return cli_usage(c, "--sweep: values with and without a unit are "
                             "mixed; give all of a quantity the same form");
     axis->delays.relative = !n.timed;
-    axis->typed = true;
+    axis->unit_fixed = true;
     return LH_OK;
 }
 
@@ -47,10 +47,10 @@ static lh_status add_values(cli *c, const char **text, cli_axis *axis)
     if (!cli_parse_range(text, &range))
         return bad_value(c, whole);
     for (uint32_t i = 0; i < range.n_numbers; i++)
-        CLI_TRY(note_unit(c, axis, range.number[i]));
-    double n = cli_range_n(&range);
+        CLI_TRY(check_unit(c, axis, range.number[i]));
+    double n = cli_range_count(&range);
     if (n < 1)
-        return cli_range_refuse(c, "sweep", whole);
+        return cli_reject_empty_range(c, "sweep", whole);
     for (double i = 0; i < n; i++)
         CLI_TRY(add_value(c, axis, cli_range_at(&range, i)));
     return LH_OK;

@@ -50,7 +50,7 @@ void cli_progress(const cli *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    lh_text_show(line, strlen(line), shown, sizeof shown);
+    lh_text_escape(line, strlen(line), shown, sizeof shown);
     atomic_store(&progress_shown, true);
     fprintf(stderr, "\r%s\033[K", shown);
     fflush(stderr);
@@ -64,7 +64,7 @@ void cli_progress_end(void)
     }
 }
 
-void cli_progress_wipe(void)
+void cli_progress_erase(void)
 {
     static const char clear[] = "\r\033[K";
     if (!atomic_load(&progress_shown))

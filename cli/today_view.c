@@ -41,7 +41,7 @@ static const char *const dimension_names[N_DIMENSIONS] = {
     "schedule", "recompute", "zero",        "sharding",
     "sites",    "layers"};
 
-static uint32_t number_of(dimension d, const lh_choice *x)
+static uint32_t dimension_value(dimension d, const lh_choice *x)
 {
     const lh_layout *l = &x->layout;
     switch (d) {
@@ -67,7 +67,7 @@ static uint32_t number_of(dimension d, const lh_choice *x)
 }
 
 /* Formats "2, 3 x 6, 2". */
-static void put_layers(const lh_plan *p, char *text)
+static void format_layers(const lh_plan *p, char *text)
 {
     const uint32_t n = lh_pipeline_n_chunks(p->pipeline);
     size_t len = 0;
@@ -88,7 +88,7 @@ static void put_layers(const lh_plan *p, char *text)
 }
 
 /* Formats the sites, or the outermost parallelism if the layout has none. */
-static void put_sites(const lh_plan *p, char *text)
+static void format_sites(const lh_plan *p, char *text)
 {
     const lh_layout *l = &p->best.layout;
     if (l->sites)
@@ -98,7 +98,7 @@ static void put_sites(const lh_plan *p, char *text)
                  lh_outermost_name(l->outermost));
 }
 
-static void put_recompute(const lh_plan *p, char *text)
+static void format_recompute(const lh_plan *p, char *text)
 {
     size_t len = 0;
     if (p->best.recompute != LH_RECOMPUTE_MODULES) {
@@ -112,7 +112,7 @@ static void put_recompute(const lh_plan *p, char *text)
                                  len ? ", " : "", lh_module_name((lh_module)i));
 }
 
-static void put_value(dimension d, const lh_plan *p, char *text)
+static void format_value(dimension d, const lh_plan *p, char *text)
 {
     const lh_choice *x = &p->best;
     *text = '\0';
@@ -121,7 +121,7 @@ static void put_value(dimension d, const lh_plan *p, char *text)
         snprintf(text, VALUE_TEXT, "%s", x->layout.schedule);
         break;
     case RECOMPUTE:
-        put_recompute(p, text);
+        format_recompute(p, text);
         break;
     case SHARDING:
         if (x->layout.sharding != LH_SHARDING_ANY)
@@ -130,29 +130,29 @@ static void put_value(dimension d, const lh_plan *p, char *text)
         break;
     case SITES:
         if (p->job->n_datacenters > 1)
-            put_sites(p, text);
+            format_sites(p, text);
         break;
     case LAYERS:
-        put_layers(p, text);
+        format_layers(p, text);
         break;
     default:
-        snprintf(text, VALUE_TEXT, "%" PRIu32, number_of(d, x));
+        snprintf(text, VALUE_TEXT, "%" PRIu32, dimension_value(d, x));
         break;
     }
 }
 
 /* Returns the best known iteration time with the current value in this
  * dimension; 0: unknown. */
-static int64_t keeping_ns(dimension d, const lh_plan *today,
+static int64_t best_with_current_ns(dimension d, const lh_plan *today,
                           const lh_plan *plan)
 {
     if (d > CHUNKS && d != ZERO)
         return 0;
-    for (uint32_t i = 0; i < plan->n_runners; i++) {
-        const lh_plan_runner *r = &plan->runners[i];
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++) {
+        const lh_plan_dimension_alternative *r = &plan->dimension_alternatives[i];
         if (strcmp(r->dimension, dimension_names[d]) == 0 &&
             r->choice.status == LH_CHOICE_OK &&
-            number_of(d, &r->choice) == number_of(d, &today->best))
+            dimension_value(d, &r->choice) == dimension_value(d, &today->best))
             return r->choice.iteration_ns;
     }
     return 0;
@@ -173,15 +173,15 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
     uint32_t n = 0;
     for (dimension d = 0; d < N_DIMENSIONS; d++) {
         change *x = &out[n];
-        put_value(d, today, x->today);
-        put_value(d, plan, x->plan);
+        format_value(d, today, x->today);
+        format_value(d, plan, x->plan);
         /* Expert degrees are irrelevant without experts. */
         if ((d == EXPERT || d == EXPERT_TENSOR) && !plan->job->model->experts)
             continue;
         if (strcmp(x->today, x->plan) == 0)
             continue;
         x->d = d;
-        x->keeping_ns = keeping_ns(d, today, plan);
+        x->keeping_ns = best_with_current_ns(d, today, plan);
         n++;
     }
     return n;
@@ -190,14 +190,14 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
 /* Returns the change of the iteration time; below 0: faster. */
 static double percent(int64_t ns, int64_t than_ns)
 {
-    return cli_percent_behind((double)ns, (double)than_ns);
+    return cli_percent_slower((double)ns, (double)than_ns);
 }
 
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,
                           uint32_t n)
 {
     static const char *const head[] = {"#if kept", "what", "today", "plan"};
-    cli_table t = {.labelled = true};
+    cli_table t = {.after_label = true};
     cli_table_row(&t, 4, head);
     for (uint32_t i = 0; i < n; i++) {
         char kept[40] = "", was[80];
@@ -216,14 +216,14 @@ static void print_changes(cli *c, const lh_plan *plan, const change *changes,
 static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
 {
     static const char *const head[] = {"part", "#today", "#plan", "#less"};
-    lh_report_part was[CLI_ACCOUNT_PARTS], is[CLI_ACCOUNT_PARTS];
-    cli_table t = {.labelled = true};
-    if (!today->account || !plan->account)
+    lh_report_breakdown_part was[CLI_BREAKDOWN_PARTS], is[CLI_BREAKDOWN_PARTS];
+    cli_table t = {.after_label = true};
+    if (!today->breakdown || !plan->breakdown)
         return;
-    cli_account_parts(today->account, was);
-    cli_account_parts(plan->account, is);
+    cli_breakdown_parts(today->breakdown, was);
+    cli_breakdown_parts(plan->breakdown, is);
     cli_table_row(&t, 4, head);
-    for (uint32_t i = 0; i < CLI_ACCOUNT_PARTS; i++) {
+    for (uint32_t i = 0; i < CLI_BREAKDOWN_PARTS; i++) {
         const int64_t ns = was[i].ns - is[i].ns;
         char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], less[CLI_TIME_TEXT + 1];
         char size[CLI_TIME_TEXT];
@@ -238,7 +238,7 @@ static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
     cli_table_print(c, "made of", &t);
 }
 
-void cli_today_text(cli *c, const cli_today *today, const lh_plan *plan)
+void cli_current_plan_text(cli *c, const cli_current_plan *today, const lh_plan *plan)
 {
     const lh_plan *was = today->plan;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], layout[200];
@@ -269,7 +269,7 @@ void cli_today_text(cli *c, const cli_today *today, const lh_plan *plan)
     free(changes);
 }
 
-static json_t *changes_of(const lh_plan *today, const lh_plan *plan)
+static json_t *changes_json(const lh_plan *today, const lh_plan *plan)
 {
     change *changes = calloc(N_DIMENSIONS, sizeof *changes);
     const uint32_t n = changes ? find_changes(today, plan, changes) : 0;
@@ -287,7 +287,7 @@ static json_t *changes_of(const lh_plan *today, const lh_plan *plan)
     return list;
 }
 
-json_t *cli_today_json(const cli_today *today, const lh_plan *plan,
+json_t *cli_current_plan_json(const cli_current_plan *today, const lh_plan *plan,
                        const char *text)
 {
     json_t *whole = json_loads(text, 0, NULL);
@@ -296,5 +296,5 @@ json_t *cli_today_json(const cli_today *today, const lh_plan *plan,
                          whole);
     return json_pack("{s:{s:o}, s:o, s:o}", "today", "iteration_s",
                      cli_seconds(today->plan->best.iteration_ns), "changes",
-                     changes_of(today->plan, plan), "plan", whole);
+                     changes_json(today->plan, plan), "plan", whole);
 }

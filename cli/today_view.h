@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements plan --from: compares the current configuration with longhaul's
  * plan. */
-#ifndef CLI_TODAY_VIEW_H
-#define CLI_TODAY_VIEW_H
+#ifndef CLI_CURRENT_PLAN_VIEW_H
+#define CLI_CURRENT_PLAN_VIEW_H
 
 #include "cli.h"
 
 #include <longhaul/plan.h>
 
 /* The current configuration's plan. */
-typedef struct cli_today {
+typedef struct cli_current_plan {
     const lh_plan *plan; /* plan of the current configuration; NULL: none */
     const char *why;     /* reason if `plan` is NULL */
-} cli_today;
+} cli_current_plan;
 
 /* Prints the lines before the plan's own. */
-void cli_today_text(cli *c, const cli_today *today, const lh_plan *plan);
+void cli_current_plan_text(cli *c, const cli_current_plan *today, const lh_plan *plan);
 /* Returns JSON; `text` is the plan's. NULL: no memory. */
-json_t *cli_today_json(const cli_today *today, const lh_plan *plan,
+json_t *cli_current_plan_json(const cli_current_plan *today, const lh_plan *plan,
                        const char *text);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lh_status options_of(cli *c, const cli_search *search,
+static lh_status make_options(cli *c, const cli_search *search,
                             const cli_model *model, uint32_t sub_blocks,
                             const cli_tradeoff *how, lh_tradeoff_options *out,
                             lh_solve_options *each, lh_schedule **start)
@@ -17,7 +17,7 @@ static lh_status options_of(cli *c, const cli_search *search,
     *out = (lh_tradeoff_options){.size = sizeof *out,
                                  .points = how->points,
                                  .makespan_ns = how->makespan_ns,
-                                 .each = each};
+                                 .solve_options = each};
     return cli_search_options(c, search, model, sub_blocks, each, start);
 }
 
@@ -29,9 +29,9 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
     lh_tradeoff_options o;
     lh_solve_options each;
     lh_schedule *start = NULL;
-    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &each, &start));
+    CLI_TRY(make_options(c, search, model, sub_blocks, how, &o, &each, &start));
     cli_search_begin(c);
-    lh_status status = lh_least_memory(pipeline, &o, out, &c->err);
+    lh_status status = lh_minimise_memory(pipeline, &o, out, &c->err);
     cli_search_end();
     lh_schedule_free(start);
     return status;
@@ -71,21 +71,21 @@ static lh_status print_json(cli *c, const lh_pipeline *pipeline,
 }
 
 /* The curve in ascending memory, in plot format. */
-typedef struct sheet {
+typedef struct curve_data {
     lh_report_sweep sweep;
     double *xs;
     int64_t *ns;
     char x[80];
-} sheet;
+} curve_data;
 
 static const char *const series[] = {"optimal"};
 
-static lh_status make_sheet(cli *c, const lh_pipeline *pipeline,
-                            const lh_memory_curve *curve, sheet *out)
+static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
+                            const lh_memory_curve *curve, curve_data *out)
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
     bool bytes = strcmp(unit, "bytes") == 0;
-    *out = (sheet){0};
+    *out = (curve_data){0};
     out->xs = calloc(curve->n_points, sizeof *out->xs);
     out->ns = calloc(curve->n_points, sizeof *out->ns);
     if (!out->xs || !out->ns)
@@ -107,10 +107,10 @@ static lh_status make_sheet(cli *c, const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-static lh_status write_report(cli *c, const sheet *s, const char *path)
+static lh_status write_report(cli *c, const curve_data *s, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
     lh_status status = lh_report_add_sweep(report, &s->sweep, &c->err);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
@@ -146,9 +146,9 @@ static lh_status print_curve(cli *c, const cli_tradeoff *how,
                              const lh_pipeline *pipeline,
                              const lh_memory_curve *curve)
 {
-    sheet s;
+    curve_data s;
     char *text = NULL;
-    lh_status status = make_sheet(c, pipeline, curve, &s);
+    lh_status status = build_curve_data(c, pipeline, curve, &s);
     if (status == LH_OK && how->html)
         status = write_report(c, &s, how->html);
     if (status == LH_OK && c->common.json) {
@@ -161,7 +161,7 @@ static lh_status print_curve(cli *c, const cli_tradeoff *how,
                                              &c->err);
         }
         if (status == LH_OK && text)
-            cli_put_drawn(c, text);
+            cli_put_chart(c, text);
     }
     lh_text_free(text);
     free(s.xs);
@@ -169,7 +169,7 @@ static lh_status print_curve(cli *c, const cli_tradeoff *how,
     return status;
 }
 
-lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
+lh_status cli_print_pareto_curve(cli *c, const cli_search *search, const cli_model *model,
                      uint32_t sub_blocks, const cli_tradeoff *how,
                      const lh_pipeline *pipeline)
 {
@@ -177,7 +177,7 @@ lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
     lh_solve_options each;
     lh_memory_curve curve;
     lh_schedule *start = NULL;
-    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &each, &start));
+    CLI_TRY(make_options(c, search, model, sub_blocks, how, &o, &each, &start));
     cli_search_begin(c);
     lh_status status = lh_memory_curve_make(pipeline, &o, &curve, &c->err);
     cli_search_end();

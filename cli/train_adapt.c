@@ -7,34 +7,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *train_name(const cli_view *began, const char *to)
+const char *train_schedule_name(const cli_view *began, const char *to)
 {
     return strcmp(to, "original") == 0 ? began->method : to;
 }
 
-static json_t *event_json(const lh_notice *n)
+static json_t *event_json(const lh_adapt_event *n)
 {
     const lh_monitor_event *e = &n->event;
     return json_pack("{s:I, s:I, s:s, s:I, s:s, s:f, s:f, s:o, s:s}", "step",
-                     (json_int_t)n->step, "from", (json_int_t)e->from, "what",
-                     lh_monitor_what_name(e->what), "index",
+                     (json_int_t)n->step, "from", (json_int_t)e->first_step, "what",
+                     lh_monitor_target_name(e->target), "index",
                      (json_int_t)e->index, "change",
                      lh_monitor_change_name(e->change), "before_s",
-                     e->before_ns / 1e9, "now_s", e->now_ns / 1e9, "cost_s",
+                     e->baseline_ns / 1e9, "now_s", e->current_ns / 1e9, "cost_s",
                      cli_seconds(e->cost_ns), "text", n->text);
 }
 
-static json_t *decision_json(cli *c, const cli_view *began, const lh_notice *n)
+static json_t *decision_json(cli *c, const cli_view *began, const lh_adapt_event *n)
 {
     return json_pack(
         "{s:I, s:b, s:s, s:s, s:o, s:o, s:o, s:s}", "step", (json_int_t)n->step,
-        "switch", (int)n->is_switch, "to", train_name(began, n->name), "path",
+        "switch", (int)n->is_switch, "to", train_schedule_name(began, n->name), "path",
         train_path_name(c, n->path), "now_s", cli_seconds(n->now_ns),
         "predicted_s", cli_seconds(n->predicted_ns), "bound_s",
         cli_seconds(n->bound_ns), "why", n->text);
 }
 
-bool train_notice_add(cli *c, const cli_view *began, const lh_notice *n,
+bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
                       json_t *noticed, json_t *decisions)
 {
     json_t *to = n->is_decision ? decisions : noticed;
@@ -42,20 +42,20 @@ bool train_notice_add(cli *c, const cli_view *began, const lh_notice *n,
                                                     : event_json(n)) == 0;
 }
 
-void train_changes_notice(cli *c, train_changes *changes, const lh_notice *n)
+void train_changes_notice(cli *c, train_changes *changes, const lh_adapt_event *n)
 {
-    if (!changes->noticed)
-        changes->noticed = json_array();
-    if (!changes->decisions)
-        changes->decisions = json_array();
-    if (changes->noticed && changes->decisions)
-        train_notice_add(c, changes->began, n, changes->noticed,
-                         changes->decisions);
+    if (!changes->pending_events)
+        changes->pending_events = json_array();
+    if (!changes->pending_decisions)
+        changes->pending_decisions = json_array();
+    if (changes->pending_events && changes->pending_decisions)
+        train_notice_add(c, changes->initial_view, n, changes->pending_events,
+                         changes->pending_decisions);
 }
 
 void train_notices_log(train_changes *changes, json_t *line)
 {
-    json_t **const lists[] = {&changes->noticed, &changes->decisions};
+    json_t **const lists[] = {&changes->pending_events, &changes->pending_decisions};
     static const char *const keys[] = {"noticed", "decisions"};
     for (int i = 0; i < 2; i++) {
         if (*lists[i] && json_array_size(*lists[i]) > 0)
@@ -69,7 +69,7 @@ lh_status train_notices_json(cli *c, const cli_view *began,
                              const lh_train_result *r, json_t *to)
 {
     uint32_t n;
-    const lh_notice *all = lh_train_notices(r, &n);
+    const lh_adapt_event *all = lh_train_adapt_events(r, &n);
     json_t *noticed = json_array(), *decisions = json_array();
     bool ok = noticed && decisions;
     for (uint32_t i = 0; ok && i < n; i++)
@@ -84,7 +84,7 @@ void train_notices_print(cli *c, const lh_train_result *r)
 {
     enum { MOST = 12 };
     uint32_t n, shown = 0;
-    const lh_notice *all = lh_train_notices(r, &n);
+    const lh_adapt_event *all = lh_train_adapt_events(r, &n);
     if (!n)
         cli_wrap(c, "noticed", 0,
                  "nothing; what is usual is learned from the first iterations");
@@ -105,7 +105,7 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
     static const char *const head[] = {"after iteration", "", "what, and why"};
     char step[24];
     uint32_t n;
-    const lh_notice *all = lh_train_notices(r, &n);
+    const lh_adapt_event *all = lh_train_adapt_events(r, &n);
     cli_table t = {0};
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < n; i++) {
@@ -137,19 +137,19 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
 
 /* Returns the first of the final iterations with the same schedule and events.
  */
-static uint32_t first_alike(const train_changes *changes,
+static uint32_t find_first_equal(const train_changes *changes,
                             const lh_train_result *r)
 {
     const lh_iteration *all = r->iterations;
     uint32_t n, i = r->n_iterations - 1;
     uint64_t from = 0, last = all[i].step;
     const lh_switch *rows = lh_train_switches(r, &n);
-    const uint32_t state = lh_course_state(changes->course, last);
+    const uint32_t state = lh_event_timeline_state(changes->event_timeline, last);
     for (uint32_t k = 0; k < n; k++)
         if (!rows[k].refused && rows[k].step <= last)
             from = rows[k].step;
     while (i > 0 && all[i - 1].step >= from &&
-           lh_course_state(changes->course, all[i - 1].step) == state)
+           lh_event_timeline_state(changes->event_timeline, all[i - 1].step) == state)
         i--;
     return i;
 }
@@ -163,9 +163,9 @@ lh_status train_adapt_predict(cli *c, const cli_view *v,
         schedule = v->schedule;
     CLI_TRY(find_makespan(c, changes, r, 0, schedule, &quiet));
     CLI_TRY(find_makespan(c, changes, r,
-                          lh_course_state(changes->course, train_last_step(r)),
+                          lh_event_timeline_state(changes->event_timeline, train_last_step(r)),
                           schedule, &now));
-    const uint32_t first = first_alike(changes, r);
+    const uint32_t first = find_first_equal(changes, r);
     const uint32_t n = r->n_iterations - first;
     int64_t *ns = calloc(n, sizeof *ns);
     if (!ns)

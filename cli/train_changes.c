@@ -38,7 +38,7 @@ static lh_status read_change(cli *c, const cli_view *v, char *text,
         return cli_check_method(c, "--schedule-at", name);
     if (!cli_is_method(name))
         CLI_TRY(cli_check_named_file(c, name));
-    const bool cut = cli_is_among(CLI_CUTTERS, name);
+    const bool cut = cli_has_word(CLI_SPLITTING_METHODS, name);
     out->view.pipeline = v->pipeline;
     lh_status status = cli_view_schedule(c, &out->view, name, &s->model,
                                          cut ? s->sub_blocks : 1);
@@ -53,11 +53,11 @@ uint32_t train_first_sub_blocks(const train_settings *s)
 {
     char name[32];
     const char *at = s->schedule_at;
-    if (s->schedule && cli_is_among(CLI_CUTTERS, s->schedule))
+    if (s->schedule && cli_has_word(CLI_SPLITTING_METHODS, s->schedule))
         return s->sub_blocks;
     for (; at && (at = strchr(at, '=')); at++)
         if (sscanf(at + 1, "%31[^;]", name) == 1 &&
-            cli_is_among(CLI_CUTTERS, name))
+            cli_has_word(CLI_SPLITTING_METHODS, name))
             return 1;
     return s->sub_blocks;
 }
@@ -75,7 +75,7 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out)
     for (const char *at = s->schedule_at; at && (at = strchr(at, ';')); at++)
         n++;
     *out = (train_changes){
-        .current = v->method, .path = cli_path_of(&s->model), .began = v};
+        .current = v->method, .path = cli_data_path_name(&s->model), .initial_view = v};
     if (!s->schedule_at)
         return LH_OK;
     out->all = calloc(n, sizeof *out->all);
@@ -118,7 +118,7 @@ lh_status train_changes_check(cli *c, const cli_view *v,
     return LH_OK;
 }
 
-const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
+const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
 {
     /* A run resumed from a checkpoint starts with the last schedule before it.
      */
@@ -127,15 +127,15 @@ const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
         n++;
     lh_reschedule *given = &changes->given;
     *given = (lh_reschedule){.size = sizeof *given,
-                             .schedule = changes->began->schedule,
-                             .name = changes->began->method};
-    const bool moves = train_moves_at(changes, step, given);
-    if (n == changes->n_given && !moves)
+                             .schedule = changes->initial_view->schedule,
+                             .name = changes->initial_view->method};
+    const bool moves = train_migrations_get(changes, step, given);
+    if (n == changes->n_proposed && !moves)
         return NULL;
-    if (n != changes->n_given)
+    if (n != changes->n_proposed)
         given->why = moves ? "--schedule-at, and what moves with it"
                            : "--schedule-at";
-    changes->n_given = n;
+    changes->n_proposed = n;
     if (n) {
         given->schedule = changes->all[n - 1].view.schedule;
         given->name = changes->all[n - 1].view.method;
@@ -149,7 +149,7 @@ uint64_t train_last_step(const lh_train_result *r)
                            : UINT64_MAX;
 }
 
-uint32_t train_changes_followed(const train_changes *changes,
+uint32_t train_changes_count_applied(const train_changes *changes,
                                 const lh_train_result *r, uint64_t step)
 {
     uint32_t n, followed = 0;
@@ -161,16 +161,16 @@ uint32_t train_changes_followed(const train_changes *changes,
     return followed;
 }
 
-uint32_t train_changes_at_end(const train_changes *changes,
+uint32_t train_changes_count_final(const train_changes *changes,
                               const lh_train_result *r)
 {
-    return train_changes_followed(changes, r, train_last_step(r));
+    return train_changes_count_applied(changes, r, train_last_step(r));
 }
 
-const train_change *train_changes_last(const train_changes *changes,
+const train_change *train_changes_find_last(const train_changes *changes,
                                        const lh_train_result *r)
 {
-    uint32_t n = train_changes_at_end(changes, r);
+    uint32_t n = train_changes_count_final(changes, r);
     return n ? &changes->all[n - 1] : NULL;
 }
 
@@ -181,11 +181,11 @@ void train_changes_fini(train_changes *changes)
     free(changes->all);
     free(changes->text);
     free(changes->rails.text);
-    train_moves_fini(changes);
-    json_decref(changes->told);
-    json_decref(changes->noticed);
-    json_decref(changes->decisions);
-    lh_course_free(changes->course);
-    lh_places_free(changes->places);
+    train_migrations_fini(changes);
+    json_decref(changes->pending_log);
+    json_decref(changes->pending_events);
+    json_decref(changes->pending_decisions);
+    lh_event_timeline_free(changes->event_timeline);
+    lh_host_placement_free(changes->placement);
     cli_paths_fini(&changes->paths);
 }

@@ -10,13 +10,13 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
 {
     const train_settings *s = c->settings;
     lh_pipeline *quiet;
-    const cli_play play = {.replicas = s->replicas,
-                           .moving_ns = s->moving_ns / s->speed};
+    const cli_event_simulation play = {.replicas = s->replicas,
+                           .migration_ns = s->moving_ns / s->speed};
     if (s->replicas)
-        CLI_TRY(cli_places_make(c, &play, v->pipeline, &changes->places));
-    CLI_TRY(cli_course_read(c, s->events, v->pipeline, s->speed, 0,
-                            changes->places, &changes->course));
-    CLI_TRY(lh_course_pipeline(changes->course, 0, &quiet, &c->err));
+        CLI_TRY(cli_placement_build(c, &play, v->pipeline, &changes->placement));
+    CLI_TRY(cli_event_timeline_read(c, s->events, v->pipeline, s->speed, 0,
+                            changes->placement, &changes->event_timeline));
+    CLI_TRY(lh_event_timeline_pipeline(changes->event_timeline, 0, &quiet, &c->err));
     lh_pipeline_free(*own);
     v->pipeline = *own = quiet;
     return LH_OK;
@@ -32,7 +32,7 @@ typedef struct makespans {
     int64_t *ns; /* [switches so far * n_states + state]; -1: not computed */
 } makespans;
 
-static uint32_t switches_until(const lh_train_result *r, uint64_t step)
+static uint32_t count_switches(const lh_train_result *r, uint64_t step)
 {
     uint32_t n, i = 0;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -45,9 +45,9 @@ static uint32_t switches_until(const lh_train_result *r, uint64_t step)
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
-    size_t row = switches_until(m->r, step);
+    size_t row = count_switches(m->r, step);
     int64_t *known = &m->ns[row * m->n_states + state];
-    uint32_t schedule = train_changes_followed(m->changes, m->r, step);
+    uint32_t schedule = train_changes_count_applied(m->changes, m->r, step);
     lh_pipeline *p;
     if (*known < 0) {
         CLI_TRY(train_pipeline_at(m->c, m->changes, m->v->pipeline, m->r, step,
@@ -81,9 +81,9 @@ int64_t train_median(int64_t *ns, uint32_t n)
 static int64_t median_at_end(const int64_t *ns, const lh_train_result *r,
                              int64_t *some)
 {
-    uint32_t last = switches_until(r, train_last_step(r)), n = 0;
+    uint32_t last = count_switches(r, train_last_step(r)), n = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++)
-        if (switches_until(r, r->iterations[i].step) == last)
+        if (count_switches(r, r->iterations[i].step) == last)
             some[n++] = ns[i];
     return train_median(some, n);
 }
@@ -100,7 +100,7 @@ static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
     CLI_TRY(find_makespan(m, train_last_step(r), 0, &quiet));
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         uint64_t step = r->iterations[i].step;
-        CLI_TRY(find_makespan(m, step, lh_course_state(changes->course, step),
+        CLI_TRY(find_makespan(m, step, lh_event_timeline_state(changes->event_timeline, step),
                               &alone[i]));
         alone[i] += r->unshared_ns - quiet;
         ns[i] = alone[i] > least ? alone[i] : least;
@@ -118,9 +118,9 @@ lh_status train_events_predict(cli *c, const cli_view *v,
 {
     makespans m = {.c = c, .v = v, .changes = changes, .r = r};
     uint32_t n_switches;
-    if (!changes->course || r->elsewhere || r->n_iterations == 0)
+    if (!changes->event_timeline || r->is_on_other_process || r->n_iterations == 0)
         return LH_OK;
-    m.n_states = lh_course_n_states(changes->course);
+    m.n_states = lh_event_timeline_n_states(changes->event_timeline);
     lh_train_switches(r, &n_switches);
     size_t n = m.n_states * ((size_t)n_switches + 1);
     int64_t *ns = calloc(r->n_iterations, sizeof *ns);

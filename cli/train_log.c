@@ -45,7 +45,7 @@ static void fail_log(train_log *log, int cause)
 {
     *log->failed = true;
     cli_progress_end();
-    cli_say("%s: cannot write: %s; the log ends here, the run goes on",
+    cli_print_stderr("%s: cannot write: %s; the log ends here, the run goes on",
             log->path, strerror(cause));
 }
 
@@ -78,13 +78,13 @@ void train_log_add(train_log *log, const lh_iteration *it,
 {
     if (!log->failed || *log->failed)
         return;
-    const train_moment at = {.schedule = changes->current,
+    const train_iteration_context at = {.schedule = changes->current,
                              .path = changes->path,
-                             .course = changes->course};
+                             .event_timeline = changes->event_timeline};
     json_t *json = train_iteration_json(it, &at);
-    if (json && changes->told) {
-        json_object_set_new(json, "switch", changes->told);
-        changes->told = NULL;
+    if (json && changes->pending_log) {
+        json_object_set_new(json, "switch", changes->pending_log);
+        changes->pending_log = NULL;
     }
     if (json)
         train_notices_log(changes, json);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* Returns the plan's memory for the rank's device, if known. */
-static int64_t of_plan(const lh_plan *plan, uint32_t rank)
+static int64_t planned_bytes(const lh_plan *plan, uint32_t rank)
 {
     if (!plan || plan->n_ranks == 0)
         return -1;
@@ -28,11 +28,11 @@ static json_t *kinds_json(const int64_t bytes[LH_N_MEMORY_KINDS])
 json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
 {
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
         const lh_train_memory *m = &all[i];
-        int64_t planned = of_plan(plan, i);
+        int64_t planned = planned_bytes(plan, i);
         json_array_append_new(
             list, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "rank",
                             (json_int_t)i, "predicted_bytes",
@@ -59,7 +59,7 @@ static void add_row(cli_table *t, char cells[COLUMNS][CELL])
     cli_table_row(t, COLUMNS, row);
 }
 
-static void put_mib(char cell[CELL], int64_t bytes)
+static void format_mib(char cell[CELL], int64_t bytes)
 {
     if (bytes == LH_NO_LIMIT || bytes < 0)
         snprintf(cell, CELL, "-");
@@ -68,7 +68,7 @@ static void put_mib(char cell[CELL], int64_t bytes)
 }
 
 /* Formats "parameters 0.88, gradients 0.88, ...". */
-static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
+static void format_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     size_t at = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS && at < CELL; i++)
@@ -81,7 +81,7 @@ static void put_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
 
 /* Checks whether ranks split the model by tensor parallelism, or else by expert
  * parallelism. */
-static bool divides(const lh_plan *plan, bool tensors)
+static bool is_shared(const lh_plan *plan, bool tensors)
 {
     const lh_layout *l = plan ? &plan->best.layout : NULL;
     return l && (tensors ? l->tensor : l->expert) > 1;
@@ -90,7 +90,7 @@ static bool divides(const lh_plan *plan, bool tensors)
 void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     char cells[COLUMNS][CELL] = {"rank",     "#predicted", "#measured",
                                  "#planned", "#limit",     "measured, MiB"};
     cli_table t = {0};
@@ -98,11 +98,11 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
     for (uint32_t i = 0; i < n; i++) {
         const lh_train_memory *m = &all[i];
         snprintf(cells[0], CELL, "%" PRIu32, i);
-        put_mib(cells[1], m->predicted_bytes);
-        put_mib(cells[2], m->measured_bytes);
-        put_mib(cells[3], of_plan(plan, i));
-        put_mib(cells[4], m->limit_bytes);
-        put_kinds(cells[5], m->measured);
+        format_mib(cells[1], m->predicted_bytes);
+        format_mib(cells[2], m->measured_bytes);
+        format_mib(cells[3], planned_bytes(plan, i));
+        format_mib(cells[4], m->limit_bytes);
+        format_kinds(cells[5], m->measured);
         add_row(&t, cells);
     }
     cli_table_print(c, "memory", &t);
@@ -111,11 +111,11 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
              "planned: of a GPU there, modelled, without scratch and the sums "
              "and arrays that replicas exchange%s%s. Not in it: the program, "
              "the data, OpenBLAS's buffers, what a transport has under way",
-             divides(plan, true) ? ", nor the rows that ranks of a tensor group "
+             is_shared(plan, true) ? ", nor the rows that ranks of a tensor group "
                                    "gather and keep for W, which are "
                                    "activations here"
                                  : "",
-             divides(plan, false)
+             is_shared(plan, false)
                  ? ", nor the room for all rows that may come to a rank's "
                    "experts, activations here, where the GPU's has those of "
                    "even routing"

@@ -25,7 +25,7 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
 
 /* Parses "STEP=N,N,...". */
 static lh_status read_move(cli *c, const char *option, uint32_t least,
-                           const char *text, train_move *out)
+                           const char *text, train_migration *out)
 {
     const train_settings *s = c->settings;
     char number[16];
@@ -56,12 +56,12 @@ static lh_status read_move(cli *c, const char *option, uint32_t least,
 
 static int by_step(const void *a, const void *b)
 {
-    const train_move *x = a, *y = b;
+    const train_migration *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
 }
 
 static lh_status read_list(cli *c, const char *option, const char *text,
-                           uint32_t least, train_moves *out)
+                           uint32_t least, train_migrations *out)
 {
     uint32_t n = 1;
     if (!text)
@@ -91,7 +91,7 @@ static lh_status read_list(cli *c, const char *option, const char *text,
 static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->layers.n; i++) {
-        const train_move *x = &changes->layers.all[i];
+        const train_migration *x = &changes->layers.all[i];
         uint64_t sum = 0;
         for (uint32_t k = 0; k < x->n; k++)
             sum += x->numbers[k];
@@ -112,7 +112,7 @@ static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
 static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->hosts.n; i++) {
-        const train_move *x = &changes->hosts.all[i];
+        const train_migration *x = &changes->hosts.all[i];
         bool *there = calloc((size_t)n + 1, sizeof *there);
         if (!there)
             return cli_no_memory(c);
@@ -167,13 +167,13 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
 }
 
 /* Returns the number of pipeline replicas with ranks. */
-static uint32_t copies_of(const lh_plan *plan)
+static uint32_t count_replicas(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     return l->data * l->context * l->tensor;
 }
 
-lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
+lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                            train_changes *changes)
 {
     const train_settings *s = c->settings;
@@ -190,11 +190,11 @@ lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->places_at && !cpu && !s->replicas)
         return cli_usage(c, "--places-at: on the timed device it is of hosts: "
                             "with --replicas and --events of theirs");
-    uint32_t copies = cpu ? copies_of(plan) : s->replicas ? s->replicas : 1;
+    uint32_t copies = cpu ? count_replicas(plan) : s->replicas ? s->replicas : 1;
     CLI_TRY(check_layers(c, changes, lh_pipeline_n_chunks(v->pipeline)));
     CLI_TRY(check_places(c, changes, devices * copies));
-    changes->vias = calloc((size_t)devices * copies, sizeof *changes->vias);
-    if (!changes->vias)
+    changes->transfer_vias = calloc((size_t)devices * copies, sizeof *changes->transfer_vias);
+    if (!changes->transfer_vias)
         return cli_no_memory(c);
     changes->host_ns = s->moving_ns / s->speed;
     const bool adapts = s->adapt && s->moving_ns;
@@ -208,11 +208,11 @@ lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
     changes->layer_ns = (int64_t)((double)changes->host_ns * devices /
                                       (double)changes->n_layers +
                                   0.5);
-    return lh_layers_make(v->pipeline, changes->first_layers, &changes->rules,
+    return lh_layers_make(v->pipeline, changes->first_layers, &changes->layer_rules,
                           &c->err);
 }
 
-void train_moves_fini(train_changes *changes)
+void train_migrations_fini(train_changes *changes)
 {
     for (uint32_t i = 0; i < changes->layers.n; i++)
         free(changes->layers.all[i].numbers);
@@ -221,57 +221,57 @@ void train_moves_fini(train_changes *changes)
     free(changes->layers.all);
     free(changes->hosts.all);
     free(changes->first_layers);
-    free(changes->vias);
-    lh_layers_free(changes->rules);
-    json_decref(changes->moved);
+    free(changes->transfer_vias);
+    lh_layers_free(changes->layer_rules);
+    json_decref(changes->pending_migrations);
 }
 
 /* --- during the run ----------------------------------------------------- */
 
 /* Returns the last entry effective at `step`; NULL: already passed on. */
-static const uint32_t *numbers_at(train_moves *moves, uint64_t step)
+static const uint32_t *next_numbers(train_migrations *moves, uint64_t step)
 {
     uint32_t n = 0;
     while (n < moves->n && moves->all[n].step <= step)
         n++;
-    if (n == moves->n_given)
+    if (n == moves->n_proposed)
         return NULL;
-    moves->n_given = n;
+    moves->n_proposed = n;
     return moves->all[n - 1].numbers;
 }
 
 /* Returns the current numbers; NULL: the initial ones. */
-static const uint32_t *taken(const train_moves *moves)
+static const uint32_t *applied_numbers(const train_migrations *moves)
 {
-    return moves->n_taken ? moves->all[moves->n_taken - 1].numbers : NULL;
+    return moves->n_applied ? moves->all[moves->n_applied - 1].numbers : NULL;
 }
 
 /* Finds the transfer method and its duration over the links at that step.
  * Unknown durations count as zero. */
-static void find_ways(train_changes *changes, uint64_t step, lh_reschedule *to)
+static void find_transfer(train_changes *changes, uint64_t step, lh_reschedule *to)
 {
     int64_t layers = 0, hosts = 0;
-    const uint32_t *from = taken(&changes->layers);
+    const uint32_t *from = applied_numbers(&changes->layers);
     if (changes->host_ns == 0)
         return;
-    if (to->layers && changes->rules)
-        lh_layers_moving(changes->rules, from ? from : changes->first_layers,
+    if (to->layers && changes->layer_rules)
+        lh_layers_migration_ns(changes->layer_rules, from ? from : changes->first_layers,
                          to->layers, changes->layer_ns, &layers, NULL);
-    if (to->hosts && changes->places &&
-        lh_course_moving(changes->course,
-                         lh_course_state(changes->course, step),
-                         taken(&changes->hosts), to->hosts, changes->vias,
+    if (to->hosts && changes->placement &&
+        lh_event_timeline_migration(changes->event_timeline,
+                         lh_event_timeline_state(changes->event_timeline, step),
+                         applied_numbers(&changes->hosts), to->hosts, changes->transfer_vias,
                          &hosts, NULL) == LH_OK)
-        to->vias = changes->vias;
+        to->relay_ranks = changes->transfer_vias;
     to->move_ns = layers + hosts;
 }
 
-bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out)
+bool train_migrations_get(train_changes *changes, uint64_t step, lh_reschedule *out)
 {
-    out->layers = numbers_at(&changes->layers, step);
-    out->hosts = numbers_at(&changes->hosts, step);
+    out->layers = next_numbers(&changes->layers, step);
+    out->hosts = next_numbers(&changes->hosts, step);
     bool layers = out->layers != NULL, hosts = out->hosts != NULL;
-    find_ways(changes, step, out);
+    find_transfer(changes, step, out);
     snprintf(changes->why, sizeof changes->why, "%s%s%s",
              layers ? "--layers-at" : "", layers && hosts ? ", " : "",
              hosts ? "--places-at" : "");
@@ -279,12 +279,12 @@ bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out)
     return layers || hosts;
 }
 
-void train_moves_taken(train_changes *changes)
+void train_migrations_mark_applied(train_changes *changes)
 {
     if (changes->given.layers)
-        changes->layers.n_taken = changes->layers.n_given;
+        changes->layers.n_applied = changes->layers.n_proposed;
     if (changes->given.hosts)
-        changes->hosts.n_taken = changes->hosts.n_given;
+        changes->hosts.n_applied = changes->hosts.n_proposed;
 }
 
 /* --- results ------------------------------------------------------------ */
@@ -303,15 +303,15 @@ static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
     return list;
 }
 
-static bool passes_on(const lh_moved *m)
+static bool has_transfers(const lh_migration *m)
 {
-    for (uint32_t i = 0; m->vias && i < m->n_places; i++)
-        if (m->vias[i] != LH_NONE)
+    for (uint32_t i = 0; m->relay_ranks && i < m->n_places; i++)
+        if (m->relay_ranks[i] != LH_NONE)
             return true;
     return false;
 }
 
-json_t *train_moved_json(const lh_moved *m)
+json_t *train_migration_json(const lh_migration *m)
 {
     if (!m)
         return json_null();
@@ -319,7 +319,7 @@ json_t *train_moved_json(const lh_moved *m)
         "{s:o, s:o, s:o, s:I, s:o, s:o}", "layers",
         numbers_json(m->layers, m->n_chunks), "places",
         numbers_json(m->hosts, m->n_places), "vias",
-        numbers_json(m->vias, passes_on(m) ? m->n_places : 0), "bytes",
+        numbers_json(m->relay_ranks, has_transfers(m) ? m->n_places : 0), "bytes",
         (json_int_t)m->bytes, "seconds", cli_seconds(m->ns), "predicted_s",
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
 }
@@ -342,7 +342,7 @@ static const char *numbers_text(const uint32_t *numbers, uint32_t n, char *text,
     return text;
 }
 
-void train_moved_print(cli *c, uint64_t step, const lh_moved *m)
+void train_migration_print(cli *c, uint64_t step, const lh_migration *m)
 {
     char layers[400], hosts[400], time[CLI_TIME_TEXT];
     numbers_text(m->layers, m->n_chunks, layers, sizeof layers);
@@ -356,12 +356,12 @@ void train_moved_print(cli *c, uint64_t step, const lh_moved *m)
              : m->n_places              ? "places have ranks "
                                         : "",
              hosts,
-             passes_on(m) ? "; what a slow link would carry went by way of "
+             has_transfers(m) ? "; what a slow link would carry went by way of "
                             "others"
                           : "");
 }
 
-lh_status train_moved_report(cli *c, const lh_train_result *r,
+lh_status train_migrations_report(cli *c, const lh_train_result *r,
                              lh_report *report)
 {
     static const char *const head[] = {
@@ -376,7 +376,7 @@ lh_status train_moved_report(cli *c, const lh_train_result *r,
     cli_table t = {0};
     cli_table_row(&t, COLUMNS, head);
     for (uint32_t i = 0; i < n; i++) {
-        const lh_moved *m = lh_train_moved(r, i);
+        const lh_migration *m = lh_train_migration(r, i);
         if (!m)
             continue;
         snprintf(step, sizeof step, "%" PRIu64, rows[i].step);
@@ -389,8 +389,8 @@ lh_status train_moved_report(cli *c, const lh_train_result *r,
             m->n_places
                 ? numbers_text(m->hosts, m->n_places, hosts, sizeof hosts)
                 : "as at first",
-            passes_on(m)
-                ? numbers_text(m->vias, m->n_places, vias, sizeof vias)
+            has_transfers(m)
+                ? numbers_text(m->relay_ranks, m->n_places, vias, sizeof vias)
                 : "none",
             bytes,
             m->predicted_ns > 0 ? cli_time_text(m->predicted_ns, said) : "-",
@@ -402,14 +402,14 @@ lh_status train_moved_report(cli *c, const lh_train_result *r,
 }
 
 /* Returns the last migration before an iteration, or at it. */
-static const lh_moved *moved_last(const lh_train_result *r, uint64_t step)
+static const lh_migration *find_last_migration(const lh_train_result *r, uint64_t step)
 {
     uint32_t n;
-    const lh_moved *last = NULL;
+    const lh_migration *last = NULL;
     const lh_switch *rows = lh_train_switches(r, &n);
     for (uint32_t i = 0; i < n && rows[i].step <= step; i++)
-        if (lh_train_moved(r, i))
-            last = lh_train_moved(r, i);
+        if (lh_train_migration(r, i))
+            last = lh_train_migration(r, i);
     return last;
 }
 
@@ -417,12 +417,12 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out)
 {
-    const lh_moved *moved = moved_last(r, step);
+    const lh_migration *moved = find_last_migration(r, step);
     lh_pipeline *now = NULL, *then = NULL;
     *out = NULL;
-    if (changes->course)
-        CLI_TRY(lh_course_pipeline_in(changes->course, state,
-                                      moved && changes->places ? moved->hosts
+    if (changes->event_timeline)
+        CLI_TRY(lh_event_timeline_pipeline_with_hosts(changes->event_timeline, state,
+                                      moved && changes->placement ? moved->hosts
                                                                : NULL,
                                       &now,
                                       &c->err));
@@ -430,7 +430,7 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
         *out = now;
         return LH_OK;
     }
-    lh_status status = lh_layers_pipeline(changes->rules, now ? now : quiet,
+    lh_status status = lh_layers_pipeline(changes->layer_rules, now ? now : quiet,
                                           moved->layers, &then, &c->err);
     lh_pipeline_free(now);
     *out = then;

@@ -22,18 +22,18 @@ double train_tokens_per_s(const lh_iteration *it)
     return it->ns > 0 ? (double)it->tokens * 1e9 / (double)it->ns : 0;
 }
 
-json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
+json_t *train_iteration_json(const lh_iteration *it, const train_iteration_context *at)
 {
     json_t *j =
         json_pack("{s:I, s:f, s:o, s:s, s:s, s:o}", "step",
                   (json_int_t)it->step, "seconds", (double)it->ns / 1e9, "loss",
                   number_or_null(it->loss), "schedule", at->schedule, "path",
-                  at->path, "slow", cli_slow_json(at->course, it->step));
+                  at->path, "slow", cli_slow_json(at->event_timeline, it->step));
     if (j && at->predicted_ns > 0)
         json_object_set_new(j, "predicted_s", cli_seconds(at->predicted_ns));
     if (j && isfinite(it->loss)) {
-        json_object_set_new(j, "gradient_norm", number_or_null(it->norm));
-        json_object_set_new(j, "rate", number_or_null(it->rate));
+        json_object_set_new(j, "gradient_norm", number_or_null(it->gradient_norm));
+        json_object_set_new(j, "rate", number_or_null(it->learning_rate));
         json_object_set_new(j, "tokens_per_s",
                             json_real(train_tokens_per_s(it)));
         if (isfinite(it->mtp_loss))
@@ -42,7 +42,7 @@ json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
             json_object_set_new(j, "validation_loss",
                                 json_real(it->validation_loss));
     } else if (j) {
-        json_object_set_new(j, "slips", json_integer((json_int_t)it->slips));
+        json_object_set_new(j, "slips", json_integer((json_int_t)it->missed_deadlines));
     }
     return j;
 }
@@ -63,7 +63,7 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
 
 /* Returns the name of the schedule in iteration `step`; `before`: without the
  * switch proposed for it. */
-static const char *schedule_of(const cli_view *v, const lh_train_result *r,
+static const char *schedule_name(const cli_view *v, const lh_train_result *r,
                                uint64_t step, bool before)
 {
     uint32_t n;
@@ -71,18 +71,18 @@ static const char *schedule_of(const cli_view *v, const lh_train_result *r,
     const char *name = v->method;
     for (uint32_t i = 0; i < n && rows[i].step + before <= step; i++)
         if (!rows[i].refused)
-            name = train_name(v, rows[i].to);
+            name = train_schedule_name(v, rows[i].to);
     return name;
 }
 
-const char *train_last_name(const cli_view *began, const lh_train_result *r)
+const char *train_last_schedule_name(const cli_view *began, const lh_train_result *r)
 {
-    return schedule_of(began, r, train_last_step(r), false);
+    return schedule_name(began, r, train_last_step(r), false);
 }
 
 /* Returns the data path in iteration `step`: the initial one, unless a schedule
  * switch changed it. */
-static const char *path_of(cli *c, const lh_train_result *r, uint64_t step)
+static const char *data_path_name(cli *c, const lh_train_result *r, uint64_t step)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -101,11 +101,11 @@ static json_t *switches_json(cli *c, const cli_view *v,
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
         lh_switch shown = rows[i];
-        shown.to = train_name(v, shown.to);
+        shown.to = train_schedule_name(v, shown.to);
         json_t *one =
-            train_switch_json(&shown, schedule_of(v, r, rows[i].step, true),
+            train_switch_json(&shown, schedule_name(v, r, rows[i].step, true),
                               train_path_name(c, rows[i].path),
-                              train_moved_json(lh_train_moved(r, i)));
+                              train_migration_json(lh_train_migration(r, i)));
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -127,18 +127,18 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
     const lh_switch *rows = lh_train_switches(r, &n);
     for (uint32_t i = 0; i < n; i++) {
         any = any || (!rows[i].refused && rows[i].step <= train_last_step(r));
-        if (lh_train_moved(r, i))
-            train_moved_print(c, rows[i].step, lh_train_moved(r, i));
+        if (lh_train_migration(r, i))
+            train_migration_print(c, rows[i].step, lh_train_migration(r, i));
         if (rows[i].refused)
             cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
-                     train_name(v, rows[i].to), rows[i].step, rows[i].refused);
-        else if (!lh_train_moved(r, i) ||
-                 strcmp(schedule_of(v, r, rows[i].step, true),
-                        train_name(v, rows[i].to)) != 0)
+                     train_schedule_name(v, rows[i].to), rows[i].step, rows[i].refused);
+        else if (!lh_train_migration(r, i) ||
+                 strcmp(schedule_name(v, r, rows[i].step, true),
+                        train_schedule_name(v, rows[i].to)) != 0)
             cli_wrap(c, "switched", 0,
                      "to %s%s from iteration %" PRIu64 " on; by the simulator "
                      "its passes take %s",
-                     train_name(v, rows[i].to), path_words[rows[i].path],
+                     train_schedule_name(v, rows[i].to), path_words[rows[i].path],
                      rows[i].step, cli_time_text(rows[i].predicted_ns, a));
     }
     return any;
@@ -154,9 +154,9 @@ static json_t *iterations_json(cli *c, const cli_view *v,
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
-        const train_moment at = {.schedule = schedule_of(v, r, it->step, false),
-                                 .path = path_of(c, r, it->step),
-                                 .course = changes->course,
+        const train_iteration_context at = {.schedule = schedule_name(v, r, it->step, false),
+                                 .path = data_path_name(c, r, it->step),
+                                 .event_timeline = changes->event_timeline,
                                  .predicted_ns =
                                      predicted_ns ? predicted_ns[i] : 0};
         json_t *one = train_iteration_json(it, &at);
@@ -185,10 +185,10 @@ static const char *const exchanges[LH_N_TRAIN_GROUPS] = {
 
 /* Checks for an aborted run, whose ranks do not exchange their memory, sent and
  * copied statistics. */
-static bool was_broken_off(const lh_train_result *r)
+static bool was_aborted(const lh_train_result *r)
 {
     uint32_t n;
-    lh_train_memory_held(r, &n);
+    lh_train_peak_memory(r, &n);
     return n == 0;
 }
 
@@ -199,7 +199,7 @@ static void print_exchanges(cli *c, const lh_train_result *r)
     char a[CLI_TIME_TEXT], text[300];
     int64_t all = 0;
     size_t at = 0;
-    if (was_broken_off(r) && r->planned_exchange_ns > 0)
+    if (was_aborted(r) && r->planned_exchange_ns > 0)
         cli_wrap(c, "exchanges", 0,
                  "of a rank in an iteration: planned %s; not known of a run "
                  "that was broken off",
@@ -225,11 +225,11 @@ static void print_copies(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     int64_t stored = 0;
     for (uint32_t i = 0; i < n; i++)
         stored += all[i].measured[LH_MEMORY_STORAGE];
-    if (r->predicted_copy_ns > 0 && was_broken_off(r))
+    if (r->predicted_copy_ns > 0 && was_aborted(r))
         cli_wrap(c, "offload", 0,
                  "copies of a rank in an iteration: predicted %s; not known of "
                  "a run that was broken off",
@@ -245,7 +245,7 @@ static void print_copies(cli *c, const lh_train_result *r)
 
 static json_t *copies_json(const lh_train_result *r)
 {
-    const bool known = !was_broken_off(r);
+    const bool known = !was_aborted(r);
     return json_pack("{s:o, s:o, s:o}", "predicted",
                      cli_seconds(r->predicted_copy_ns), "measured",
                      known ? cli_seconds(r->copy_ns) : json_null(), "waited",
@@ -257,7 +257,7 @@ static json_t *exchanges_json(const lh_train_result *r)
     json_t *all = json_object();
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
         json_object_set_new(all, exchanges[k],
-                            was_broken_off(r) ? json_null()
+                            was_aborted(r) ? json_null()
                                               : cli_seconds(r->exchange_ns[k]));
     json_object_set_new(all, "planned", cli_seconds(r->planned_exchange_ns));
     return all;
@@ -297,8 +297,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         json_object_set_new(j, "memory", train_memory_json(plan, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
-        json_object_set_new(j, "slips", json_integer((json_int_t)r->slips));
-        json_object_set_new(j, "worst_late_s", cli_seconds(r->worst_late_ns));
+        json_object_set_new(j, "slips", json_integer((json_int_t)r->missed_deadlines));
+        json_object_set_new(j, "worst_late_s", cli_seconds(r->max_lateness_ns));
     }
     if (j && s->adapt && train_notices_json(c, v, r, j) != LH_OK) {
         json_decref(j);
@@ -313,7 +313,7 @@ static void print_timed(cli *c, const lh_train_result *r)
     char a[CLI_TIME_TEXT];
     cli_print(c, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
-              cli_shown(100 * r->error, 2));
+              cli_round_for_text(100 * r->error, 2));
     cli_wrap(
         c, "clock", 0,
         "passes wait for the prediction's deadlines%s: the difference says "
@@ -322,10 +322,10 @@ static void print_timed(cli *c, const lh_train_result *r)
         s->real_links ? ", messages take the network as it is"
                       : ", messages for those of the links");
     cli_print(c, "lateness      %s at worst",
-              cli_time_text(r->worst_late_ns, a));
-    if (r->slips)
+              cli_time_text(r->max_lateness_ns, a));
+    if (r->missed_deadlines)
         cli_print(c, "; %" PRIu64 " passes began too late to end in time",
-                  r->slips);
+                  r->missed_deadlines);
     cli_print(c, "\n");
 }
 
@@ -343,9 +343,9 @@ static void print_prediction(cli *c, const lh_plan *plan,
         snprintf(shared + len, sizeof shared - len, "; %s if each had its own",
                  cli_time_text(r->unshared_ns, b));
     cli_wrap(c, "predicted", 0, "%s, %s%s", cli_time_text(r->predicted_ns, a),
-             cli_source_text(plan), shared);
+             cli_time_source_text(plan), shared);
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
-              cli_shown(100 * r->error, 2));
+              cli_round_for_text(100 * r->error, 2));
 }
 
 static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
@@ -418,14 +418,14 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
 /* Prints the mean time of iterations with events, and of all, against the
  * simulation. An adaptive run has no such prediction (`predicted_ns` is NULL).
  */
-static void print_events(cli *c, const lh_course *course,
+static void print_events(cli *c, const lh_event_timeline *course,
                          const int64_t *predicted_ns, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
     uint32_t n = 0;
     int64_t sum = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++) {
-        n += lh_course_state(course, r->iterations[i].step) != 0;
+        n += lh_event_timeline_state(course, r->iterations[i].step) != 0;
         sum += predicted_ns ? predicted_ns[i] : 0;
     }
     if (!predicted_ns) {
@@ -474,47 +474,47 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (r->n_iterations)
         cli_print(c, "%s, %s to %s",
                   switched ? "; under the last schedule" : "",
-                  cli_time_text(r->least_ns, a), cli_time_text(r->most_ns, b));
+                  cli_time_text(r->min_ns, a), cli_time_text(r->max_ns, b));
     else if (s->resume && !r->interrupted)
         cli_print(c, ": the checkpoint has as many steps as --steps says, "
                      "which counts from the first run's beginning");
     cli_print(c, "\n");
-    if (changes->course && r->n_iterations)
-        print_events(c, changes->course, predicted_ns, r);
+    if (changes->event_timeline && r->n_iterations)
+        print_events(c, changes->event_timeline, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
         print_trained(c, plan, r);
     else if (r->n_iterations)
         print_timed(c, r);
-    if (r->n_iterations && cli_given(c, "memory"))
+    if (r->n_iterations && cli_is_given(c, "memory"))
         train_memory_print(c, plan, r);
 }
 
 /* Adds facts on the last iteration, which is the displayed one. */
 static lh_status add_last_facts(cli *c, const cli_view *began,
-                                const lh_course *course,
+                                const lh_event_timeline *course,
                                 const lh_train_result *r, lh_report *report)
 {
     char text[CLI_SLOW_TEXT];
     uint64_t step = train_last_step(r);
     CLI_TRY(lh_report_add_fact(report, "schedule",
-                               schedule_of(began, r, step, false), &c->err));
-    CLI_TRY(lh_report_add_fact(report, "path of messages", path_of(c, r, step),
+                               schedule_name(began, r, step, false), &c->err));
+    CLI_TRY(lh_report_add_fact(report, "path of messages", data_path_name(c, r, step),
                                &c->err));
     if (!course)
         return LH_OK;
-    cli_slow_text(course, lh_course_state(course, step), text);
+    cli_slow_text(course, lh_event_timeline_state(course, step), text);
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-static uint32_t state_at(const lh_course *course, uint64_t step)
+static uint32_t state_at(const lh_event_timeline *course, uint64_t step)
 {
-    return course ? lh_course_state(course, step) : 0;
+    return course ? lh_event_timeline_state(course, step) : 0;
 }
 
 /* Formats "slack, delegated": the schedule of iteration `step`, with the data
  * path if it was switched, too. */
 #define FOLLOWED_TEXT 160
-static const char *followed(cli *c, const cli_view *began,
+static const char *schedule_text(cli *c, const cli_view *began,
                             const lh_train_result *r, uint64_t step,
                             char text[FOLLOWED_TEXT])
 {
@@ -526,24 +526,24 @@ static const char *followed(cli *c, const cli_view *began,
     if (n > 0)
         switches = switches || rows[0].path != LH_DATA_PATH_DIRECT;
     snprintf(text, FOLLOWED_TEXT, "%.120s%s%s",
-             schedule_of(began, r, step, false), switches ? ", " : "",
-             switches ? path_of(c, r, step) : "");
+             schedule_name(began, r, step, false), switches ? ", " : "",
+             switches ? data_path_name(c, r, step) : "");
     return text;
 }
 
 /* Returns the end of the span from `first` with the same events and schedule;
  * *mean_ns is its mean iteration time. */
-static uint32_t end_of_alike(cli *c, const cli_view *began,
-                             const lh_course *course, const lh_train_result *r,
+static uint32_t find_span_end(cli *c, const cli_view *began,
+                             const lh_event_timeline *course, const lh_train_result *r,
                              uint32_t first, int64_t *mean_ns)
 {
     const lh_iteration *all = r->iterations;
     char name[FOLLOWED_TEXT], other[FOLLOWED_TEXT];
-    followed(c, began, r, all[first].step, name);
+    schedule_text(c, began, r, all[first].step, name);
     uint32_t state = state_at(course, all[first].step), end = first;
     int64_t sum = 0;
     while (end < r->n_iterations && state_at(course, all[end].step) == state &&
-           strcmp(followed(c, began, r, all[end].step, other), name) == 0)
+           strcmp(schedule_text(c, began, r, all[end].step, other), name) == 0)
         sum += all[end++].ns;
     *mean_ns = sum / (end - first);
     return end;
@@ -551,7 +551,7 @@ static uint32_t end_of_alike(cli *c, const cli_view *began,
 
 /* Adds the spans of iterations that events or schedules distinguish. */
 static lh_status add_iterations(cli *c, const cli_view *began,
-                                const lh_course *course,
+                                const lh_event_timeline *course,
                                 const int64_t *predicted_ns,
                                 const lh_train_result *r, lh_report *report)
 {
@@ -572,16 +572,16 @@ static lh_status add_iterations(cli *c, const cli_view *began,
     else
         cli_table_row(&t, 3, without);
     for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
-        end = end_of_alike(c, began, course, r, i, &mean_ns);
+        end = find_span_end(c, began, course, r, i, &mean_ns);
         snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
                  all[end - 1].step);
-        const char *name = followed(c, began, r, all[i].step, what);
+        const char *name = schedule_text(c, began, r, all[i].step, what);
         const char *plain[] = {steps, name, cli_time_text(mean_ns, is)};
         if (!course) {
             cli_table_row(&t, 3, plain);
             continue;
         }
-        cli_slow_text(course, lh_course_state(course, all[i].step), slow);
+        cli_slow_text(course, lh_event_timeline_state(course, all[i].step), slow);
         const char *alone[] = {steps, slow, name, is};
         if (!predicted_ns) {
             cli_table_row(&t, 4, alone);
@@ -597,7 +597,7 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             &t, report);
 }
 
-static const char *moved_mark(const lh_moved *m)
+static const char *migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)
         return "layers and places move";
@@ -606,7 +606,7 @@ static const char *moved_mark(const lh_moved *m)
 
 /* Draws the iteration times: into the report, or as a separate chart. */
 static lh_status draw_iterations(cli *c, const cli_view *began,
-                                 const lh_course *course,
+                                 const lh_event_timeline *course,
                                  const int64_t *predicted_ns,
                                  const lh_train_result *r, lh_report *report)
 {
@@ -614,10 +614,10 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
     const char *const names[] = {"measured", "predicted"};
     uint32_t n_switches, n = r->n_iterations;
     const lh_switch *rows = lh_train_switches(r, &n_switches);
-    cli_spans spans = {0};
+    cli_slow_spans spans = {0};
     lh_report_mark *marks = calloc(n_switches + (size_t)1, sizeof *marks);
     int64_t *ns = calloc(2 * (size_t)n + 1, sizeof *ns);
-    lh_report_course drawn = {.size = sizeof drawn,
+    lh_report_iterations drawn = {.size = sizeof drawn,
                               .title = "Iterations",
                               .first = n ? r->iterations[0].step : 0,
                               .n_iterations = n,
@@ -626,32 +626,32 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
                               .ns = ns,
                               .marks = marks};
     lh_status status = marks && ns
-                           ? cli_spans_find(c, course, drawn.first, n, &spans)
+                           ? cli_find_slow_spans(c, course, drawn.first, n, &spans)
                            : cli_no_memory(c);
     for (uint32_t i = 0; status == LH_OK && i < n; i++) {
         ns[i] = r->iterations[i].ns;
         ns[n + i] = predicted_ns ? predicted_ns[i] : 0;
     }
     for (uint32_t i = 0; status == LH_OK && i < n_switches; i++) {
-        const lh_moved *moved = lh_train_moved(r, i);
+        const lh_migration *moved = lh_train_migration(r, i);
         if (!rows[i].refused)
             marks[drawn.n_marks++] = (lh_report_mark){
                 rows[i].step,
-                moved ? moved_mark(moved) : train_name(began, rows[i].to)};
+                moved ? migration_label(moved) : train_schedule_name(began, rows[i].to)};
     }
     drawn.spans = spans.all;
     drawn.n_spans = spans.n;
     if (status == LH_OK)
-        status = report ? lh_report_add_course(report, &drawn, &c->err)
-                        : cli_write_course(c, &drawn, s->svg);
-    cli_spans_fini(&spans);
+        status = report ? lh_report_add_iterations(report, &drawn, &c->err)
+                        : cli_write_event_timeline(c, &drawn, s->svg);
+    cli_slow_spans_fini(&spans);
     free(marks);
     free(ns);
     return status;
 }
 
 static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
-                            const lh_course *course,
+                            const lh_event_timeline *course,
                             const int64_t *predicted_ns,
                             const lh_train_result *r)
 {
@@ -662,7 +662,7 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     uint32_t n_switches;
     lh_train_switches(r, &n_switches);
     CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
-    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
+    CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
     lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
     if (status == LH_OK)
         status = add_last_facts(c, began, course, r, report);
@@ -671,7 +671,7 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     if (status == LH_OK && s->adapt)
         status = train_notices_report(c, r, report);
     if (status == LH_OK)
-        status = train_moved_report(c, r, report);
+        status = train_migrations_report(c, r, report);
     if (status == LH_OK && (course || n_switches))
         status = add_iterations(c, began, course, predicted_ns, r, report);
     if (status == LH_OK)
@@ -694,7 +694,7 @@ static lh_status write_profile(cli *c, const lh_profile *profile)
     return cli_write_text(c, s->profile_out, text, len);
 }
 
-lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
+lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                             const lh_plan *plan, const train_changes *changes,
                             const int64_t *predicted_ns,
                             const lh_train_result *r)
@@ -702,18 +702,18 @@ lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
     static const char not_written[] =
         "%s: not written: the run ended before its iteration was recorded";
     const train_settings *s = c->settings;
-    if (r->elsewhere)
+    if (r->is_on_other_process)
         return LH_OK;
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     else if (s->trace)
         cli_note(c, not_written, s->trace);
     if (s->html && r->trace)
-        CLI_TRY(write_html(c, v, last, changes->course, predicted_ns, r));
+        CLI_TRY(write_html(c, v, last, changes->event_timeline, predicted_ns, r));
     else if (s->html)
         cli_note(c, not_written, s->html);
     if (s->svg && r->n_iterations)
-        CLI_TRY(draw_iterations(c, v, changes->course, predicted_ns, r, NULL));
+        CLI_TRY(draw_iterations(c, v, changes->event_timeline, predicted_ns, r, NULL));
     else if (s->svg)
         cli_note(c, not_written, s->svg);
     if (s->profile_out && r->profile)

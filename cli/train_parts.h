@@ -10,8 +10,8 @@
  * - train_adapt.c: reports of the adaptive run
  * - train_output.c: results
  * - train_memory.c: memory per rank */
-#ifndef CLI_TRAIN_PARTS_H
-#define CLI_TRAIN_PARTS_H
+#ifndef CLI_TRAIN_INTERNAL_H
+#define CLI_TRAIN_INTERNAL_H
 
 #include "course_view.h"
 #include "paths.h"
@@ -60,17 +60,17 @@ typedef struct train_change {
 } train_change;
 
 /* Migrations of --layers-at and --places-at: one entry, and all by step. */
-typedef struct train_move {
+typedef struct train_migration {
     uint64_t step;
     uint32_t n, *numbers; /* chunks, or places */
-} train_move;
+} train_migration;
 
 /* All migrations of one kind, by step. */
-typedef struct train_moves {
-    train_move *all;
-    uint32_t n, n_given; /* all; passed on so far */
-    uint32_t n_taken;    /* last one applied by the run; 0: none */
-} train_moves;
+typedef struct train_migrations {
+    train_migration *all;
+    uint32_t n, n_proposed; /* all; passed on so far */
+    uint32_t n_applied;    /* last one applied by the run; 0: none */
+} train_migrations;
 
 /* All schedule switches, events and migrations of a run. */
 typedef struct train_changes {
@@ -78,30 +78,30 @@ typedef struct train_changes {
     uint32_t n;
     char *text; /* text that contains the names */
     /* State during the run, on rank 0. */
-    uint32_t n_given;
+    uint32_t n_proposed;
     lh_reschedule given;
     const char *current; /* name of the current schedule */
-    json_t *told;        /* to be written to the log, or NULL */
-    lh_course *course;   /* --events; NULL: none */
-    lh_places *places;   /* --replicas, for the events; else NULL */
+    json_t *pending_log;        /* to be written to the log, or NULL */
+    lh_event_timeline *event_timeline;   /* --events; NULL: none */
+    lh_host_placement *placement;   /* --replicas, for the events; else NULL */
     const char *path;    /* data path: cli_data_path_name() */
     cli_paths paths;     /* during the run, or at its end */
     cli_model end;       /* data paths at the end */
     train_rails rails;
     /* Migrations. */
-    train_moves layers, hosts;
+    train_migrations layers, hosts;
     uint32_t *first_layers; /* per chunk; NULL: unknown, or a chunk has none */
     uint64_t n_layers;
-    uint32_t *vias;   /* of `given`, as in lh_reschedule */
-    lh_layers *rules; /* for layer migration; else NULL */
+    uint32_t *transfer_vias;   /* of `given`, as in lh_reschedule */
+    lh_layers *layer_rules; /* for layer migration; else NULL */
     int64_t host_ns;  /* sending a host's state; 0: unknown */
     int64_t layer_ns; /* sending a layer; 0: unknown */
     char why[64];     /* reason for `given` */
-    json_t *moved;    /* to be written to the log, or NULL */
+    json_t *pending_migrations;    /* to be written to the log, or NULL */
     /* --adapt */
-    const cli_view *began;       /* initial schedule */
+    const cli_view *initial_view;       /* initial schedule */
     char name[256];              /* storage of `current` */
-    json_t *noticed, *decisions; /* to be written to the log, or NULL */
+    json_t *pending_events, *pending_decisions; /* to be written to the log, or NULL */
 } train_changes;
 
 /* Reads the changes for the view's pipeline and checks them on the executed
@@ -115,9 +115,9 @@ lh_status train_changes_check(cli *c, const cli_view *v,
  * does not split passes and a later schedule's does. */
 uint32_t train_first_sub_blocks(const train_settings *s);
 /* Returns the changes effective from `step`; NULL: none. */
-const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step);
+const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
 /* Returns the schedule of the last iteration; NULL: the initial one. */
-const train_change *train_changes_last(const train_changes *changes,
+const train_change *train_changes_find_last(const train_changes *changes,
                                        const lh_train_result *r);
 /* Releases the changes. */
 void train_changes_fini(train_changes *changes);
@@ -126,21 +126,21 @@ void train_changes_fini(train_changes *changes);
 
 /* Reads the migrations for the view's pipeline, for which `changes` was read.
  */
-lh_status train_moves_read(cli *c, const cli_view *v, const lh_plan *plan,
+lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                            train_changes *changes);
 /* Releases the migrations. */
-void train_moves_fini(train_changes *changes);
+void train_migrations_fini(train_changes *changes);
 /* Sets the migrations effective from `step` in *out, with their durations;
  * returns whether there are any. A rejected migration is not proposed again. */
-bool train_moves_at(train_changes *changes, uint64_t step, lh_reschedule *out);
+bool train_migrations_get(train_changes *changes, uint64_t step, lh_reschedule *out);
 /* Marks the last proposed migration as applied. */
-void train_moves_taken(train_changes *changes);
+void train_migrations_mark_applied(train_changes *changes);
 /* Returns JSON null for NULL; NULL: no memory. */
-json_t *train_moved_json(const lh_moved *moved);
+json_t *train_migration_json(const lh_migration *moved);
 /* Prints a migration. */
-void train_moved_print(cli *c, uint64_t step, const lh_moved *moved);
+void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
 /* Adds a table of the migrations and their durations, if any. */
-lh_status train_moved_report(cli *c, const lh_train_result *r,
+lh_status train_migrations_report(cli *c, const lh_train_result *r,
                              lh_report *report);
 /* Builds the pipeline at a step, in a state of the event timeline, with the
  * migrations so far: *out, to be released; NULL: equal to `quiet`, the run's.
@@ -151,11 +151,11 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
 
 /* Returns the number of schedules in `changes` that the run had switched to by
  * iteration `step`; the last one was active. */
-uint32_t train_changes_followed(const train_changes *changes,
+uint32_t train_changes_count_applied(const train_changes *changes,
                                 const lh_train_result *r, uint64_t step);
 /* Returns the same for the last iteration. A run may end within the first
  * iteration of a new schedule, which it then does not report. */
-uint32_t train_changes_at_end(const train_changes *changes,
+uint32_t train_changes_count_final(const train_changes *changes,
                               const lh_train_result *r);
 uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
@@ -197,7 +197,7 @@ void train_paths_set(cli *c, const train_changes *changes,
                      lh_exec_options *exec);
 /* Builds the pipeline with message copies: *out, to be released, or NULL if
  * there are none. */
-lh_status train_paths_stage(cli *c, const train_changes *changes,
+lh_status train_paths_add_copies(cli *c, const train_changes *changes,
                             const lh_pipeline *pipeline, lh_pipeline **out);
 /* Simulates an iteration with its data paths. */
 lh_status train_makespan(cli *c, const train_changes *changes,
@@ -209,15 +209,15 @@ lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 /* --- --adapt --- */
 
 /* Returns the display name of a schedule that a run has switched to. */
-const char *train_name(const cli_view *began, const char *to);
+const char *train_schedule_name(const cli_view *began, const char *to);
 /* Returns the display name of the last iteration's schedule. */
-const char *train_last_name(const cli_view *began, const lh_train_result *r);
+const char *train_last_schedule_name(const cli_view *began, const lh_train_result *r);
 /* Adds a notice to one of two arrays. */
-bool train_notice_add(cli *c, const cli_view *began, const lh_notice *n,
+bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
                       json_t *noticed, json_t *decisions);
 /* Stores a notice for the log; train_notices_log() adds the stored ones to a
  * line. */
-void train_changes_notice(cli *c, train_changes *changes, const lh_notice *n);
+void train_changes_notice(cli *c, train_changes *changes, const lh_adapt_event *n);
 /* Adds the stored notices to a log line. */
 void train_notices_log(train_changes *changes, json_t *line);
 /* Output all notices of a run: as JSON keys, as lines, or into a report. */
@@ -237,17 +237,17 @@ lh_status train_adapt_predict(cli *c, const cli_view *v,
 int64_t train_median(int64_t *ns, uint32_t n);
 
 /* Properties of one iteration for --log and --json. */
-typedef struct train_moment {
+typedef struct train_iteration_context {
     const char *schedule; /* active schedule */
     const char *path;
-    const lh_course *course;
+    const lh_event_timeline *event_timeline;
     int64_t predicted_ns; /* under its events; 0: unknown */
-} train_moment;
+} train_iteration_context;
 
 /* Returns the tokens per second of an iteration. */
 double train_tokens_per_s(const lh_iteration *it);
 /* Returns an iteration as JSON. */
-json_t *train_iteration_json(const lh_iteration *it, const train_moment *at);
+json_t *train_iteration_json(const lh_iteration *it, const train_iteration_context *at);
 /* Returns JSON. `from`: the previous schedule; `path`: data path,
  * cli_data_path_name(); takes ownership of `moved`. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
@@ -274,7 +274,7 @@ bool train_log_close(train_log *log);
 /* Writes and prints the requested output; does nothing if another process does.
  * `plan`: NULL for a pipeline. `last`: the final schedule and events,
  * simulated. `predicted_ns`: per iteration, NULL without events. */
-lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
+lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                             const lh_plan *plan, const train_changes *changes,
                             const int64_t *predicted_ns,
                             const lh_train_result *r);

@@ -7,7 +7,7 @@
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out)
 {
     train_settings *s = c->settings;
-    if (s->adapt && s->staging_ns && !cli_paths_differ(&s->model, v->pipeline))
+    if (s->adapt && s->staging_ns && !cli_paths_have_effect(&s->model, v->pipeline))
         return cli_usage(c, "--staging would change nothing: without --coupled "
                             "or --receives late no send blocks, and --adapt "
                             "delegates none");
@@ -29,7 +29,7 @@ lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
     s->model = *model;
     CLI_TRY(cli_paths_read(c, s->path, s->staging_ns / s->speed, v->pipeline,
                            &s->model, &changes->paths));
-    changes->path = cli_path_of(&s->model);
+    changes->path = cli_data_path_name(&s->model);
     changes->end = s->model;
     return LH_OK;
 }
@@ -37,7 +37,7 @@ lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
 const char *train_path_name(cli *c, lh_data_path path)
 {
     const train_settings *s = c->settings;
-    return path == LH_DATA_PATH_DIRECT ? cli_path_of(&s->model)
+    return path == LH_DATA_PATH_DIRECT ? cli_data_path_name(&s->model)
                                        : lh_data_path_name(path);
 }
 
@@ -47,13 +47,13 @@ lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
     const train_settings *s = c->settings;
     cli_paths *paths = &changes->paths;
     const bool *links;
-    if (s->path || r->elsewhere ||
+    if (s->path || r->is_on_other_process ||
         lh_train_path(r, &links) == LH_DATA_PATH_DIRECT)
         return LH_OK;
     paths->delegation = (lh_delegation){.size = sizeof paths->delegation,
                                         .links = links,
                                         .staging_ns = s->staging_ns / s->speed};
-    return cli_paths_take(c, v->pipeline, &changes->end, paths);
+    return cli_paths_apply(c, v->pipeline, &changes->end, paths);
 }
 
 void train_paths_set(cli *c, const train_changes *changes,
@@ -67,7 +67,7 @@ void train_paths_set(cli *c, const train_changes *changes,
     exec->delegation = &changes->paths.delegation;
 }
 
-lh_status train_paths_stage(cli *c, const train_changes *changes,
+lh_status train_paths_add_copies(cli *c, const train_changes *changes,
                             const lh_pipeline *pipeline, lh_pipeline **out)
 {
     lh_sim_options how;
@@ -85,7 +85,7 @@ lh_status train_makespan(cli *c, const train_changes *changes,
     const lh_sim_options sim = cli_sim_options(&changes->end);
     lh_pipeline *staged;
     lh_timeline *t = NULL;
-    CLI_TRY(train_paths_stage(c, changes, pipeline, &staged));
+    CLI_TRY(train_paths_add_copies(c, changes, pipeline, &staged));
     lh_status status =
         lh_simulate(staged ? staged : pipeline, schedule, &sim, &t, &c->err);
     if (status == LH_OK)
@@ -99,7 +99,7 @@ lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view)
 {
     const lh_pipeline *own = view->pipeline;
     lh_pipeline *staged;
-    CLI_TRY(train_paths_stage(c, changes, own, &staged));
+    CLI_TRY(train_paths_add_copies(c, changes, own, &staged));
     if (staged)
         view->pipeline = staged;
     lh_status status =

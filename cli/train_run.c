@@ -19,11 +19,11 @@ typedef struct watch {
     uint32_t steps;
     train_changes *changes;
     pid_t process; /* the process that handles signals */
-} watch;
+} run_context;
 
-static int asked_to_stop(void *of)
+static int is_stop_requested(void *of)
 {
-    watch *w = of;
+    run_context *w = of;
     /* A process-group signal reaches every process; ranks started by this
      * process get the stop request from here. */
     if (cli_interrupts() == 0 || getpid() != w->process)
@@ -33,7 +33,7 @@ static int asked_to_stop(void *of)
 
 static void show_iteration(void *of, const lh_iteration *it)
 {
-    watch *w = of;
+    run_context *w = of;
     char time[CLI_TIME_TEXT];
     cli_time_text(it->ns, time);
     if (isfinite(it->loss))
@@ -48,62 +48,62 @@ static void show_iteration(void *of, const lh_iteration *it)
 
 static const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
-    watch *w = of;
-    return train_changes_at(w->changes, step);
+    run_context *w = of;
+    return train_changes_get(w->changes, step);
 }
 
-static void show_moved(void *of, const lh_moved *what)
+static void print_migration(void *of, const lh_migration *what)
 {
-    watch *w = of;
-    json_decref(w->changes->moved);
-    w->changes->moved = train_moved_json(what);
+    run_context *w = of;
+    json_decref(w->changes->pending_migrations);
+    w->changes->pending_migrations = train_migration_json(what);
 }
 
 static void show_switch(void *of, const lh_switch *what)
 {
-    watch *w = of;
+    run_context *w = of;
     train_changes *changes = w->changes;
     lh_switch shown = *what;
-    shown.to = train_name(changes->began, what->to);
-    json_decref(changes->told);
-    changes->told = train_switch_json(
+    shown.to = train_schedule_name(changes->initial_view, what->to);
+    json_decref(changes->pending_log);
+    changes->pending_log = train_switch_json(
         &shown, changes->current, train_path_name(w->c, what->path),
-        changes->moved ? changes->moved : json_null());
-    changes->moved = NULL;
+        changes->pending_migrations ? changes->pending_migrations : json_null());
+    changes->pending_migrations = NULL;
     if (what->refused) {
         cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
                  what->step, changes->current, shown.to, what->refused);
         return;
     }
-    train_moves_taken(changes);
+    train_migrations_mark_applied(changes);
     snprintf(changes->name, sizeof changes->name, "%s", shown.to);
     changes->current = changes->name;
     changes->path = train_path_name(w->c, what->path);
 }
 
-static void show_notice(void *of, const lh_notice *what)
+static void show_notice(void *of, const lh_adapt_event *what)
 {
-    watch *w = of;
+    run_context *w = of;
     train_changes_notice(w->c, w->changes, what);
 }
 
 /* Flush immediately: mpirun gives processes that it ends one second. */
 static void show_failure(void *of, const char *why)
 {
-    watch *w = of;
+    run_context *w = of;
     cli_progress_end();
     if (why)
-        cli_say("%s", why);
-    w->c->is_said = true;
+        cli_print_stderr("%s", why);
+    w->c->error_printed = true;
 }
 
 static void show_remark(void *of, const char *text)
 {
-    const watch *w = of;
+    const run_context *w = of;
     cli_note(w->c, "%s", text);
 }
 
-static lh_status take_model(cli *c, lh_train_model *m)
+static lh_status read_model_options(cli *c, lh_train_model *m)
 {
     const train_settings *s = c->settings;
     *m = lh_train_model_defaults();
@@ -112,7 +112,7 @@ static lh_status take_model(cli *c, lh_train_model *m)
     m->token_bytes = 2 * s->format;
     m->tokenizer = s->tokenizer;
     m->validate_every = s->validate_every;
-    m->offload_to = s->offload_to;
+    m->offload_folder = s->offload_to;
     m->checkpoint = s->checkpoint;
     m->checkpoint_every = s->checkpoint_every;
     m->keep = s->keep;
@@ -120,9 +120,9 @@ static lh_status take_model(cli *c, lh_train_model *m)
     m->weights = s->weights;
     m->emulate_links = s->emulate_links || s->inject || s->events;
     m->rate = s->rate;
-    if (cli_given(c, "min-rate"))
+    if (cli_is_given(c, "min-rate"))
         m->min_rate = s->min_rate;
-    if (cli_given(c, "warmup"))
+    if (cli_is_given(c, "warmup"))
         m->warmup = s->warmup;
     m->weight_decay = s->weight_decay;
     m->clip = s->clip;
@@ -153,7 +153,7 @@ static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
     bool cpu = s->device == LH_TRAIN_CPU;
     lh_train_model model;
     if (cpu)
-        CLI_TRY(take_model(c, &model));
+        CLI_TRY(read_model_options(c, &model));
     const lh_train_plan_options with = {.size = sizeof with,
                                         .device = (lh_train_device)s->device,
                                         .pipeline = v->pipeline,
@@ -176,7 +176,7 @@ static lh_status train_pipeline(cli *c, const cli_view *v,
     return status;
 }
 
-static lh_status take_rails(cli *c, train_rails *rails)
+static lh_status parse_rails(cli *c, train_rails *rails)
 {
     const train_settings *s = c->settings;
     if (!s->rails)
@@ -203,7 +203,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        train_changes *changes, lh_train_result **out)
 {
     const train_settings *s = c->settings;
-    watch w = {
+    run_context w = {
         .c = c, .steps = s->steps, .changes = changes, .process = getpid()};
     lh_exec_options exec = {.size = sizeof exec,
                             .fifo = s->model.fifo,
@@ -215,11 +215,11 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
     const lh_adapt_options decides = {.size = sizeof decides,
                                       .delegation = &copies};
     const lh_train_adapt adapt = {.size = sizeof adapt,
-                                  .decides = &decides,
-                                  .noticed = show_notice,
+                                  .decision_options = &decides,
+                                  .on_event = show_notice,
                                   .moves_hosts = s->moving_ns && s->replicas,
                                   .moves_layers =
-                                      s->moving_ns && changes->rules,
+                                      s->moving_ns && changes->layer_rules,
                                   .layer_ns = changes->layer_ns};
     const lh_train_options run = {
         .size = sizeof run,
@@ -233,23 +233,23 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .profiles = s->profile_out != NULL,
         .realtime = s->realtime,
         .progress = show_iteration,
-        .stop = asked_to_stop,
+        .stop = is_stop_requested,
         .failed = show_failure,
         .context = &w,
         .reschedule =
             changes->n || changes->layers.n || changes->hosts.n ? next_schedule
                                                                 : NULL,
         .switched = show_switch,
-        .moved = show_moved,
+        .migrated = print_migration,
         .moves_layers = changes->layers.n > 0,
         .moves_places = changes->hosts.n > 0,
         .layers = s->device == LH_TRAIN_CPU ? NULL : changes->first_layers,
-        .course = changes->course,
+        .event_timeline = changes->event_timeline,
         .adapt = s->adapt ? &adapt : NULL,
-        .remark = show_remark,
+        .warning = show_remark,
         .enforces_memory =
-            cli_given(c, "memory") && s->memory == TRAIN_MEMORY_ENFORCE};
-    cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
+            cli_is_given(c, "memory") && s->memory == TRAIN_MEMORY_ENFORCE};
+    cli_set_receives(&s->model, &exec.receives, &exec.override_receives);
     train_paths_set(c, changes, &exec);
     CLI_TRY(train_changes_check(c, v, &exec, changes));
     if (s->log)
@@ -268,46 +268,46 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 /* --- command ------------------------------------------------------------ */
 
 /* Simulates the final state of the run and prints the results. */
-static lh_status put_last(cli *c, const cli_view *v, const lh_plan *plan,
+static lh_status write_final_state(cli *c, const cli_view *v, const lh_plan *plan,
                           const train_changes *changes,
                           const int64_t *predicted_ns, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    const lh_course *course = r->n_iterations ? changes->course : NULL;
-    const train_change *change = train_changes_last(changes, r);
+    const lh_event_timeline *course = r->n_iterations ? changes->event_timeline : NULL;
+    const train_change *change = train_changes_find_last(changes, r);
     const lh_schedule *adapted = lh_train_schedule(r);
     lh_pipeline *then = NULL;
     if (!change && !course && !adapted)
-        return train_put_results(c, v, v, plan, changes, predicted_ns, r);
+        return train_write_results(c, v, v, plan, changes, predicted_ns, r);
     if (r->n_iterations)
         CLI_TRY(train_pipeline_at(
             c, changes, v->pipeline, r, train_last_step(r),
-            course ? lh_course_state(course, train_last_step(r)) : 0, &then));
+            course ? lh_event_timeline_state(course, train_last_step(r)) : 0, &then));
     cli_view last = {.pipeline = then ? then : v->pipeline,
                      .method = change ? change->view.method : v->method,
                      .schedule = change ? change->view.schedule : v->schedule};
     if (s->adapt && adapted) {
-        last.method = train_last_name(v, r);
+        last.method = train_last_schedule_name(v, r);
         last.schedule = adapted;
     }
     lh_status status = train_simulate(c, changes, &last);
     if (status == LH_OK)
-        status = train_put_results(c, v, &last, plan, changes, predicted_ns, r);
+        status = train_write_results(c, v, &last, plan, changes, predicted_ns, r);
     cli_view_fini(&last);
     lh_pipeline_free(then);
     return status;
 }
 
-static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
+static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
                              const train_changes *changes, lh_train_result *r)
 {
     int64_t *predicted_ns = NULL;
     const train_settings *s = c->settings;
-    if (s->adapt && changes->course && !r->elsewhere && r->n_iterations)
+    if (s->adapt && changes->event_timeline && !r->is_on_other_process && r->n_iterations)
         CLI_TRY(train_adapt_predict(c, v, changes, r));
     else
         CLI_TRY(train_events_predict(c, v, changes, r, &predicted_ns));
-    lh_status status = put_last(c, v, plan, changes, predicted_ns, r);
+    lh_status status = write_final_state(c, v, plan, changes, predicted_ns, r);
     free(predicted_ns);
     return status;
 }
@@ -320,13 +320,13 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
     CLI_TRY(train(c, v, plan, changes, &result));
     lh_status status = train_paths_end(c, v, result, changes);
     if (status == LH_OK)
-        status = put_results(c, v, plan, changes, result);
+        status = write_results(c, v, plan, changes, result);
     lh_train_result_free(result);
     return status;
 }
 
 /* Returns the message size that --inject's gigabits refer to. */
-static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
+static uint64_t find_message_bytes(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
     if (s->message_bytes)
@@ -343,12 +343,12 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
     lh_pipeline *changed;
     CLI_TRY(cli_check_replicas(c, s->replicas, plan));
     if (s->inject) {
-        CLI_TRY(cli_inject(c, s->inject, v->pipeline, message_bytes_of(c, plan),
+        CLI_TRY(cli_inject(c, s->inject, v->pipeline, find_message_bytes(c, plan),
                            &changed));
         v->pipeline = *own = changed;
     }
     if (s->speed > 1) {
-        CLI_TRY(cli_faster(c, v->pipeline, s->speed, &changed));
+        CLI_TRY(cli_scale_speed(c, v->pipeline, s->speed, &changed));
         lh_pipeline_free(*own);
         v->pipeline = *own = changed;
     }
@@ -372,20 +372,20 @@ static lh_status check_options(cli *c)
         {"moving", s->moving_ns > 0 && !s->adapt && !s->replicas, false},
         {"emulate-links", s->emulate_links, true},
         {"profile-out", s->profile_out, true},
-        {"memory", cli_given(c, "memory"), true},
+        {"memory", cli_is_given(c, "memory"), true},
         {"data", s->data, true},
         {"tokenizer", s->tokenizer, true},
-        {"min-rate", cli_given(c, "min-rate"), true},
-        {"warmup", cli_given(c, "warmup"), true},
-        {"rate", cli_given(c, "rate"), true},
-        {"weight-decay", cli_given(c, "weight-decay"), true},
-        {"clip", cli_given(c, "clip"), true},
+        {"min-rate", cli_is_given(c, "min-rate"), true},
+        {"warmup", cli_is_given(c, "warmup"), true},
+        {"rate", cli_is_given(c, "rate"), true},
+        {"weight-decay", cli_is_given(c, "weight-decay"), true},
+        {"clip", cli_is_given(c, "clip"), true},
         {"delayed-update", s->delayed_update, true},
-        {"format", cli_given(c, "format"), true},
-        {"validation", cli_given(c, "validation"), true},
-        {"validate-every", cli_given(c, "validate-every"), true},
-        {"keep", cli_given(c, "keep"), true},
-        {"offload-to", cli_given(c, "offload-to"), true},
+        {"format", cli_is_given(c, "format"), true},
+        {"validation", cli_is_given(c, "validation"), true},
+        {"validate-every", cli_is_given(c, "validate-every"), true},
+        {"keep", cli_is_given(c, "keep"), true},
+        {"offload-to", cli_is_given(c, "offload-to"), true},
         {"checkpoint", s->checkpoint, true},
         {"checkpoint-every", s->checkpoint_every > 0, true},
         {"resume", s->resume, true},
@@ -431,9 +431,9 @@ static lh_status check_options(cli *c)
                             "events: no --events");
     if (s->checkpoint_every && !s->checkpoint)
         return cli_usage(c, "--checkpoint-every needs a folder: --checkpoint");
-    if (cli_given(c, "keep") && !s->checkpoint)
+    if (cli_is_given(c, "keep") && !s->checkpoint)
         return cli_usage(c, "--keep needs a folder: --checkpoint");
-    if (cli_given(c, "validate-every") && !(s->validation > 0))
+    if (cli_is_given(c, "validate-every") && !(s->validation > 0))
         return cli_usage(c, "--validate-every needs a share of the data: "
                             "--validation");
     if (s->tokenizer && s->format)
@@ -467,16 +467,16 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
     if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
-    CLI_TRY(cli_problem_host(c, s->host_memory, problem));
+    CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, problem));
     v->pipeline = cli_problem_pipeline(problem);
-    if (cli_given(c, "offload-to") && !lh_pipeline_offloads(v->pipeline))
+    if (cli_is_given(c, "offload-to") && !lh_pipeline_offloads(v->pipeline))
         return cli_usage(c, "--offload-to is for plans whose job has offload");
     CLI_TRY(train_paths_begin(c, v, first));
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    train_first_sub_blocks(s)));
     CLI_TRY(train_changes_read(c, v, changes));
-    CLI_TRY(take_rails(c, &changes->rails));
-    CLI_TRY(train_moves_read(c, v, problem->plan, changes));
+    CLI_TRY(parse_rails(c, &changes->rails));
+    CLI_TRY(train_migrations_read(c, v, problem->plan, changes));
     v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(change_pipeline(c, v, problem->plan, changes, own));
     CLI_TRY(train_paths_read(c, v, &model, changes));

@@ -100,7 +100,7 @@ bool cli_parse_range(const char **text, cli_range *out)
     return (!**text || **text == ',') && out->n_numbers != 2;
 }
 
-double cli_range_n(const cli_range *range)
+double cli_range_count(const cli_range *range)
 {
     const cli_number *n = range->number;
     if (range->n_numbers == 1)

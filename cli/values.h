@@ -33,7 +33,7 @@ typedef struct cli_range {
 /* Parses up to a comma or the end and advances *text to it; false: invalid. */
 bool cli_parse_range(const char **text, cli_range *out);
 /* Counts the range's values; 0: the range is empty or endless. */
-double cli_range_n(const cli_range *range);
+double cli_range_count(const cli_range *range);
 /* Returns the i-th value of a range. */
 double cli_range_at(const cli_range *range, double i);
 

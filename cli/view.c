@@ -12,12 +12,12 @@ static lh_status make_schedule(cli *c, cli_view *view, const char *name,
     lh_sim_options sim = cli_sim_options(model);
     lh_method_options how = {
         .size = sizeof how, .sub_blocks = sub_blocks, .sim = &sim};
-    lh_best_options o = {.size = sizeof o,
+    lh_scheduler_options o = {.size = sizeof o,
                          .method = &how,
                          .progress = cli_search_show,
                          .context = c};
-    lh_best best;
-    CLI_TRY(lh_best_schedule(name, view->pipeline, &o, &best, &c->err));
+    lh_scheduler_result best;
+    CLI_TRY(lh_scheduler_run(name, view->pipeline, &o, &best, &c->err));
     cli_progress_end();
     view->own_schedule = best.schedule;
     view->method = best.method;
@@ -27,7 +27,7 @@ static lh_status make_schedule(cli *c, cli_view *view, const char *name,
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks)
 {
-    view->method = cli_name(c, name);
+    view->method = cli_utf8_name(c, name);
     if (cli_is_method(name))
         CLI_TRY(make_schedule(c, view, name, model, sub_blocks));
     else if (!strpbrk(name, "./")) /* probably meant as a method name */
@@ -59,7 +59,7 @@ lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                         &c->err));
     CLI_TRY(lh_analysis_make(view->pipeline, view->schedule, view->timeline,
                              &view->analysis, &c->err));
-    CLI_TRY(lh_trace_make(view->pipeline, view->timeline, cli_name(c, title),
+    CLI_TRY(lh_trace_make(view->pipeline, view->timeline, cli_utf8_name(c, title),
                           &view->trace, &c->err));
     return lh_report_analysis_make(view->trace, view->analysis, &view->shown,
                                    &c->err);
@@ -90,7 +90,7 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
     return lh_report_add_row(report, &row, &c->err);
 }
 
-lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
+lh_status cli_view_add_whatif(cli *c, const cli_view *view, const cli_model *model,
                        const lh_plan *plan, lh_report *report)
 {
     lh_sim_options sim = cli_sim_options(model);

@@ -41,7 +41,7 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
                           const char *label);
 /* Adds what-if queries on the view, the first in the report, to the page.
  * `plan`: plan whose cards follow the changes; NULL: none. */
-lh_status cli_view_ask(cli *c, const cli_view *view, const cli_model *model,
+lh_status cli_view_add_whatif(cli *c, const cli_view *view, const cli_model *model,
                        const lh_plan *plan, lh_report *report);
 /* Writes the report to `path`. */
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
@@ -67,16 +67,16 @@ lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
  * bytes. */
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
 /* Returns the source of a plan's times: "from measured passes", "modelled". */
-const char *cli_source_text(const lh_plan *plan);
+const char *cli_time_source_text(const lh_plan *plan);
 enum { CLI_UNMEASURED_TEXT = 800 };
 /* Formats the job's profile data that do not apply to the plan; "" if all
  * apply, or without a profile. */
 const char *cli_unmeasured_text(const lh_plan *plan, char *text, size_t room);
 /* Rounds a number to the decimals shown and avoids -0.0. */
-double cli_shown(double value, int decimals);
+double cli_round_for_text(double value, int decimals);
 /* Returns the excess over `than` in percent, rounded to the tenth that texts
  * show. */
-double cli_percent_behind(double value, double than);
+double cli_percent_slower(double value, double than);
 
 /* Returns the properties of standard output: width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);

@@ -31,7 +31,7 @@ static size_t next_character(const char *text, size_t at)
 }
 
 /* Returns the bytes that fit into `columns`. */
-static size_t fitting(const char *text, size_t columns)
+static size_t fitting_bytes(const char *text, size_t columns)
 {
     size_t at = 0;
     /* Most characters take one column: start there, then correct exactly. */
@@ -60,9 +60,9 @@ static bool may_break(const char *text, size_t at)
 }
 
 /* Returns the length of the next line in bytes. */
-static size_t line_of(const char *text, size_t columns)
+static size_t next_line_bytes(const char *text, size_t columns)
 {
-    const size_t len = fitting(text, columns);
+    const size_t len = fitting_bytes(text, columns);
     if (!text[len])
         return len;
     for (size_t at = len; at > 0; at--)
@@ -83,11 +83,11 @@ static void print_lines(cli *c, size_t at, size_t below, uint32_t most,
     const size_t width = cli_width();
     for (uint32_t n = 1;; n++) {
         const size_t room = width > at + 10 ? width - at : 10;
-        size_t len = line_of(text, room);
+        size_t len = next_line_bytes(text, room);
         const char *rest = text + len + strspn(text + len, " ");
         const bool cut = *rest && n == most;
         if (cut)
-            len = line_of(text, room - 4);
+            len = next_line_bytes(text, room - 4);
         cli_print(c, cut ? "%.*s ...\n" : "%.*s\n", (int)len, text);
         if (!*rest || cut)
             return;
@@ -97,7 +97,7 @@ static void print_lines(cli *c, size_t at, size_t below, uint32_t most,
     }
 }
 
-static char *compose(const char *format, va_list args)
+static char *format_text(const char *format, va_list args)
 {
     va_list again;
     va_copy(again, args);
@@ -113,7 +113,7 @@ void cli_wrap(cli *c, const char *label, uint32_t most, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    char *text = compose(format, args);
+    char *text = format_text(format, args);
     va_end(args);
     cli_print(c, "%-*s", CLI_LABEL, label);
     print_lines(c, CLI_LABEL, CLI_LABEL, most, text ? text : "(out of memory)");
@@ -125,7 +125,7 @@ const char *cli_shorten(const char *text, size_t columns, char *buffer,
 {
     if (cli_columns(text) <= columns)
         return text;
-    const size_t len = fitting(text, columns > 3 ? columns - 3 : 0);
+    const size_t len = fitting_bytes(text, columns > 3 ? columns - 3 : 0);
     snprintf(buffer, room, "%.*s...", (int)(len + 4 > room ? room - 4 : len),
              text);
     return buffer;
@@ -134,7 +134,7 @@ const char *cli_shorten(const char *text, size_t columns, char *buffer,
 /* --- tables ------------------------------------------------------------- */
 
 /* Grows the table by one row; false: no memory. */
-static bool make_room(cli_table *t)
+static bool reserve_row(cli_table *t)
 {
     if (t->n_cells + t->n_columns > t->room) {
         const size_t room = 2 * t->room + 64;
@@ -162,14 +162,14 @@ static void add_cell(cli_table *t, const char *text)
 void cli_table_row(cli_table *t, uint32_t n_columns, const char *const *cells)
 {
     t->n_columns = n_columns;
-    if (make_room(t))
+    if (reserve_row(t))
         for (uint32_t i = 0; i < n_columns; i++)
             add_cell(t, cells[i]);
 }
 
 void cli_table_note(cli_table *t, const char *text)
 {
-    if (!make_room(t))
+    if (!reserve_row(t))
         return;
     t->cells[t->n_cells++] = NULL;
     add_cell(t, text);
@@ -187,7 +187,7 @@ static void measure(const cli_table *t, size_t *widths)
 {
     for (uint32_t row = 0; row < t->n_rows; row++) {
         char *const *cells = t->cells + (size_t)row * t->n_columns;
-        const bool counts = cells[0] && (row > 0 || !t->bare);
+        const bool counts = cells[0] && (row > 0 || !t->hide_heading);
         for (uint32_t i = 0; counts && i < t->n_columns; i++) {
             const size_t columns =
                 cli_columns(cells[i] + (row == 0 && is_right(cells[i])));
@@ -225,7 +225,7 @@ static void print_note(cli *c, size_t at, const char *text)
 static void print_row(cli *c, const char *label, const cli_table *t,
                       const size_t *widths, uint32_t row)
 {
-    const size_t begin = t->labelled ? CLI_LABEL : 2;
+    const size_t begin = t->after_label ? CLI_LABEL : 2;
     char *const *cells = t->cells + (size_t)row * t->n_columns;
     const bool heading = row == 0;
     size_t at = begin;
@@ -262,13 +262,13 @@ static void release_table(cli_table *t)
 void cli_table_print(cli *c, const char *label, cli_table *t)
 {
     size_t widths[CLI_MOST_COLUMNS] = {0};
-    t->labelled = t->labelled || *label;
+    t->after_label = t->after_label || *label;
     if (t->failed)
         cli_print(c, "(out of memory)\n");
     else
         measure(t, widths);
-    for (uint32_t i = t->bare; i < t->n_rows && !t->failed; i++)
-        print_row(c, i > t->bare ? "" : label, t, widths, i);
+    for (uint32_t i = t->hide_heading; i < t->n_rows && !t->failed; i++)
+        print_row(c, i > t->hide_heading ? "" : label, t, widths, i);
     release_table(t);
 }
 
@@ -279,9 +279,9 @@ static lh_status report_rows(cli *c, const cli_table *t, lh_report *report)
         char *const *row = t->cells + (size_t)i * n;
         const char *cells[CLI_MOST_COLUMNS];
         for (uint32_t k = 0; k < n; k++)
-            cells[k] = cli_name(c, row[0] ? row[k] : "");
+            cells[k] = cli_utf8_name(c, row[0] ? row[k] : "");
         if (!row[0])
-            cells[n - 1] = cli_name(c, row[1]);
+            cells[n - 1] = cli_utf8_name(c, row[1]);
         CLI_TRY(lh_report_add_cells(report, n, cells, &c->err));
     }
     return LH_OK;

@@ -28,8 +28,8 @@ typedef struct cli_table {
     size_t n_cells, room;
     char **cells;  /* a row's cells; for notes NULL and the text */
     uint32_t most; /* lines of a row's last cell; 0: unlimited */
-    bool bare;     /* hides the heading */
-    bool labelled; /* printed after a label */
+    bool hide_heading;     /* hides the heading */
+    bool after_label; /* printed after a label */
     bool failed;   /* out of memory */
 } cli_table;
 

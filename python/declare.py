@@ -17,7 +17,7 @@ import sys
 import cffi
 
 # Macros that Python code names; the compiler says what they are.
-CONSTANTS = ("LH_ALL_LINKS", "LH_KIND_TEXT", "LH_PASS_TEXT")
+CONSTANTS = ("LH_ALL_LINKS", "LH_KIND_TEXT_SIZE", "LH_PASS_TEXT_SIZE")
 
 # Functions of Python that the library calls: those of longhaul/_search.py.
 CALLED = """

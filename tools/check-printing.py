@@ -23,7 +23,7 @@ ALLOWED = {'terminal.c': {'fprintf': 1, 'fputs': 1, 'write': 1},
            'signals.c': {'write': 1},
            'train_log.c': {'write': 1}}
 WAYS = r'\b(v?f?printf|v?dprintf|fputs|puts|f?putc|putchar|fwrite|write|perror)\('
-PRINTS = r'\b(cli_print|cli_say|cli_note|cli_error|cli_usage)\('
+PRINTS = r'\b(cli_print|cli_print_stderr|cli_note|cli_error|cli_usage)\('
 
 
 def without_comments(text):
@@ -66,12 +66,12 @@ for path in sorted((root / 'cli').glob('*.c')):
         left[way] = left.get(way, 0) - 1
         if left[way] < 0:
             wrong.append(f'cli/{path.name}:{line}: {way}() goes past '
-                         'cli_print(), cli_say() and cli_note()')
+                         'cli_print(), cli_print_stderr() and cli_note()')
     wrong += [f'cli/{path.name}: {n} fewer {way}() than this file allows'
               for way, n in left.items() if n > 0]
     for found in re.finditer(PRINTS, text):
         given = arguments(text, found.end())
-        first = {'cli_say': 1, 'cli_error': 3}.get(found[1], 2)
+        first = {'cli_print_stderr': 1, 'cli_error': 3}.get(found[1], 2)
         line = text.count('\n', 0, found.start()) + 1
         wrong += [f'cli/{path.name}:{line}: an end of line in an argument of '
                   f'{found[1]}() would be shown as \\n; it goes into the format'

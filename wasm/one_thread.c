@@ -6,32 +6,32 @@
 #include <stdlib.h>
 
 /* Team without threads; C requires one member. */
-struct lhi_crew {
+struct lhi_thread_pool {
     char none;
 };
 
-lh_status lhi_crew_make(uint32_t threads, lhi_crew **out, lh_error *err)
+lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out, lh_error *err)
 {
     (void)threads;
-    lhi_crew *crew = calloc(1, sizeof *crew);
+    lhi_thread_pool *crew = calloc(1, sizeof *crew);
     if (!crew)
         return lhi_fail_nomem(err);
     *out = crew;
     return LH_OK;
 }
 
-void lhi_crew_free(lhi_crew *crew)
+void lhi_thread_pool_free(lhi_thread_pool *crew)
 {
     free(crew);
 }
 
-void lhi_crew_run(lhi_crew *crew, const lhi_team *team, uint32_t n)
+void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team, uint32_t n)
 {
     (void)crew;
-    lhi_team_run(team, n, 1);
+    lhi_run_parallel(team, n, 1);
 }
 
-void lhi_team_run(const lhi_team *team, uint32_t n, uint32_t threads)
+void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n, uint32_t threads)
 {
     (void)threads;
     for (uint32_t i = 0; i < n; i++) {
@@ -41,7 +41,7 @@ void lhi_team_run(const lhi_team *team, uint32_t n, uint32_t threads)
     }
 }
 
-uint32_t lhi_processors(void)
+uint32_t lhi_count_processors(void)
 {
     return 1;
 }

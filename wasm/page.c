@@ -16,7 +16,7 @@
 typedef struct page {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
-    lhi_question question;
+    lhi_whatif_base question;
     char method[64];
 } page;
 
@@ -35,7 +35,7 @@ static char *finish(lhi_text *out, lh_status status, const lh_error *err)
 {
     lhi_text seen = {0};
     if (status == LH_OK)
-        lhi_add_seen(&seen, out->data, out->len);
+        lhi_page_add_visible_json(&seen, out->data, out->len);
     lhi_text_fini(out);
     if (status != LH_OK || seen.failed) {
         lhi_text_fini(&seen);
@@ -60,7 +60,7 @@ page *page_open(const char *pipeline, const char *rows, const char *links,
     if (!p)
         return NULL;
     lh_status status =
-        lhi_pipeline_of_numbers(pipeline, strlen(pipeline), &p->pipeline, &err);
+        lhi_pipeline_deserialize(pipeline, strlen(pipeline), &p->pipeline, &err);
     if (status == LH_OK)
         status = lhi_schedule_parse_both(rows, strlen(rows),
                                          *links ? links : NULL, strlen(links),
@@ -72,7 +72,7 @@ page *page_open(const char *pipeline, const char *rows, const char *links,
     }
     lhi_text_copy(p->method, sizeof p->method, method);
     p->question =
-        (lhi_question){.pipeline = p->pipeline,
+        (lhi_whatif_base){.pipeline = p->pipeline,
                        .schedule = p->schedule,
                        .method = p->method,
                        .sim = {.size = sizeof p->question.sim,
@@ -88,7 +88,7 @@ EXPORT("page_controls") char *page_controls(const page *p)
 {
     lhi_text out = {0};
     lh_error err;
-    lh_status status = lhi_ask_controls(&p->question, &out, &err);
+    lh_status status = lhi_whatif_add_controls(&p->question, &out, &err);
     return finish(&out, status, &err);
 }
 
@@ -96,7 +96,7 @@ EXPORT("page_ask") char *page_ask(const page *p, const char *line)
 {
     lhi_text out = {0};
     lh_error err;
-    lh_status status = lhi_ask(&p->question, line, &out, &err);
+    lh_status status = lhi_whatif(&p->question, line, &out, &err);
     return finish(&out, status, &err);
 }
 
@@ -105,6 +105,6 @@ char *page_row(const page *p, const char *line, const char *method)
 {
     lhi_text out = {0};
     lh_error err;
-    lh_status status = lhi_ask_row(&p->question, line, method, &out, &err);
+    lh_status status = lhi_whatif_add_row(&p->question, line, method, &out, &err);
     return finish(&out, status, &err);
 }

@@ -46,7 +46,7 @@ static const double published[2][5][3][3] = {
      {{.268, .271, .339}, {0, .213, .295}, {.178, .178, .264}}},
 };
 
-static void must(lh_status status, const lh_error *err)
+static void check_status(lh_status status, const lh_error *err)
 {
     if (status == LH_OK)
         return;
@@ -76,7 +76,7 @@ static lh_pipeline *make(const setting *s)
              microbatches(s), s->wave ? "wave" : "ud", s->which == 2 ? 86 : 48,
              s->datacenters, 38 * delays[s->delay][0], 38 * delays[s->delay][1],
              (s->which == 3 ? 16 : 8) * (s->wave ? 2 : 1));
-    must(lh_pipeline_parse(text, strlen(text), "setting", &p, &err), &err);
+    check_status(lh_pipeline_parse(text, strlen(text), "setting", &p, &err), &err);
     return p;
 }
 
@@ -85,8 +85,8 @@ static double makespan_by(const lh_pipeline *p, const char *method)
     lh_error err;
     lh_schedule *s = NULL;
     lh_timeline *t = NULL;
-    must(lh_method_run(method, p, NULL, &s, NULL, &err), &err);
-    must(lh_simulate(p, s, NULL, &t, &err), &err);
+    check_status(lh_method_run(method, p, NULL, &s, NULL, &err), &err);
+    check_status(lh_simulate(p, s, NULL, &t, &err), &err);
     double ms = (double)lh_timeline_makespan(t) / MS;
     lh_timeline_free(t);
     lh_schedule_free(s);
@@ -123,7 +123,7 @@ static outcome solve(const setting *s, double limit_s)
     lh_solve_options o = {.size = sizeof o, .progress = is_over, .context = &w};
     lh_solution found = {0};
     lh_error err;
-    must(lh_solve(p, &o, &found, &err), &err);
+    check_status(lh_solve(p, &o, &found, &err), &err);
     outcome r = {.status = found.status,
                  .best_ms = (double)found.makespan_ns / MS,
                  .bound_ms = (double)found.bound_ns / MS,
@@ -244,7 +244,7 @@ static void print_page(double limit_s)
 
 /* --- check -------------------------------------------------------------- */
 
-static bool on_page(const setting *s, const char *page, const char *path)
+static bool is_row_on_page(const setting *s, const char *page, const char *path)
 {
     char line[256];
     outcome r = solve(s, 60);
@@ -277,10 +277,10 @@ static int check_page(const char *path)
         for (int delay = 0; delay < 5; delay++)
             for (int which = 1; which <= 3; which++) {
                 setting s = {false, datacenters, delay, which};
-                missing += !on_page(&s, page, path);
+                missing += !is_row_on_page(&s, page, path);
                 s.wave = true;
                 if (which == 3 && delay < 2)
-                    missing += !on_page(&s, page, path);
+                    missing += !is_row_on_page(&s, page, path);
             }
     free(page);
     return missing > 0;

@@ -171,7 +171,7 @@ static lh_elastic_plan *plan_for(const lh_elastic_case *g, uint32_t q)
 /* --- table IV ----------------------------------------------------------- */
 
 /* Prints " derived / published (error)". */
-static void cell(int digits, double got, double want)
+static void print_cell(int digits, double got, double want)
 {
     printf(" %.*f / %.1f (%+.1f %%) |", digits, got, want,
            100 * (got / want - 1));
@@ -207,11 +207,11 @@ static columns derive(const model *m, uint32_t system)
         depth.params_g = depth.params_p = 0;
     }
     d.dp_ms =
-        (double)lh_elastic_exposed(&g, elastic || breadth ? plan : &depth, 0)
+        (double)lh_elastic_exposed_communication(&g, elastic || breadth ? plan : &depth, 0)
             .optimizer_ns / MS;
-    double passes = elastic   ? (double)lh_elastic_passes(&g, plan, 1)
+    double passes = elastic   ? (double)lh_elastic_resident_passes(&g, plan, 1)
                     : breadth ? (double)row->M * g.microbatches
-                              : (double)lh_elastic_depth_first_passes(&g);
+                              : (double)lh_elastic_depth_first_resident_passes(&g);
     double kept = elastic ? m->stored : whole_layer(m);
     d.a = passes * layers * kept * sbh(m) / GIB;
     lh_elastic_plan shares = depth;
@@ -220,7 +220,7 @@ static columns derive(const model *m, uint32_t system)
     if (elastic || breadth)
         shares.params_g = g.params;
     shares.params_p = elastic ? plan->params_p : 0;
-    lh_elastic_memory mem = lh_elastic_memory_of(&g, &shares, 0);
+    lh_elastic_memory mem = lh_elastic_peak_memory(&g, &shares, 0);
     d.g = (double)mem.gradients / GIB;
     /* Breadth-first has one buffer in addition to the chunk in use. */
     d.p = breadth ? d.g : (double)mem.parameters / GIB;
@@ -255,16 +255,16 @@ static void print_table4(void)
             const published *row = &m->rows[s];
             columns d = derive(m, s);
             printf("| %s | %u |", row->system, row->M);
-            cell(1, bubble_ms(m, row), row->bubble);
-            cell(1, d.dp_ms, row->dp);
+            print_cell(1, bubble_ms(m, row), row->bubble);
+            print_cell(1, d.dp_ms, row->dp);
             if (s < 3)
-                cell(2, d.a, row->a);
+                print_cell(2, d.a, row->a);
             else
                 printf(" - / %.1f |", row->a);
-            cell(2, d.g, row->g);
-            cell(2, d.p, row->p);
-            cell(1, d.tflops, row->tflops);
-            cell(1, 100 * d.tflops / m->peak_tflops, row->mfu);
+            print_cell(2, d.g, row->g);
+            print_cell(2, d.p, row->p);
+            print_cell(1, d.tflops, row->tflops);
+            print_cell(1, 100 * d.tflops / m->peak_tflops, row->mfu);
             printf("\n");
         }
     }
@@ -346,14 +346,14 @@ static void fill_problem(const model *m, uint32_t M, problem *p)
         }
     lh_elastic_case d = p->given;
     d.chunks = depth->M;
-    double held = (double)lh_elastic_depth_first_passes(&d) * m->layers /
+    double held = (double)lh_elastic_depth_first_resident_passes(&d) * m->layers /
                   m->P / depth->M * whole_layer(m) * sbh(m);
     p->budget = llround(held + params(m) * (12.0 / m->D + 4)) + 1;
 }
 
 /* Prints the number of layers per chunk that recompute each tensor: "gelu 3,
  * query 1". */
-static void say_recomputed(const problem *p, const bool *recomputed)
+static void print_recomputed(const problem *p, const bool *recomputed)
 {
     const char *last = "";
     bool any = false;
@@ -415,7 +415,7 @@ static void print_planner(void)
                    c->plan->n_enqueue, c->plan->enqueue[0],
                    100.0 * (double)c->plan->params_p /
                        (double)p[0].given.params);
-            say_recomputed(&p[0], c->recomputed);
+            print_recomputed(&p[0], c->recomputed);
             printf(" | %.0f | %.0f |\n", (double)c->time_ns / MS,
                    event_ms(&p[0].given, c->plan, c->recompute_ns));
             lh_elastic_choice_free(c);
@@ -429,7 +429,7 @@ static void print_planner(void)
                                                .ops = p[n].ops};
             n++;
         }
-        lh_elastic_best *best;
+        lh_elastic_search_result *best;
         if (lh_elastic_search_events(n, settings, p[0].budget, &best, &err) !=
             LH_OK)
             die(&err);
@@ -438,10 +438,10 @@ static void print_planner(void)
                best->plan->enqueue[0],
                100.0 * (double)best->plan->params_p /
                    (double)settings[best->setting].given.params);
-        say_recomputed(&p[best->setting], best->recomputed);
+        print_recomputed(&p[best->setting], best->recomputed);
         printf(" | %.0f | %.0f |\n", (double)best->model_ns / MS,
                (double)best->time_ns / MS);
-        lh_elastic_best_free(best);
+        lh_elastic_search_result_free(best);
     }
 }
 
@@ -463,9 +463,9 @@ static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
     scratch->given.sharding = how;
     plan = plan_for(&scratch->given, q);
     /* All bytes that this queue leaves free, minus one. */
-    lh_elastic_memory states = lh_elastic_memory_of(&scratch->given, plan, 0);
+    lh_elastic_memory states = lh_elastic_peak_memory(&scratch->given, plan, 0);
     int64_t room = (p->budget - 1 - states.sum) /
-                   lh_elastic_passes(&scratch->given, plan, 1);
+                   lh_elastic_resident_passes(&scratch->given, plan, 1);
     /* The planner's sums, with a queue of zero cost. */
     lh_elastic_case one = scratch->given;
     one.stages = one.microbatches = one.chunks = one.replicas = 1;
@@ -555,7 +555,7 @@ static void print_fig14(lh_report *report)
         ns[i] = ms < 0 ? -1 : llround(ms * MS);
         printf("| %u | ", queues[i]);
         if (c)
-            say_recomputed(&p, c->recomputed);
+            print_recomputed(&p, c->recomputed);
         printf(" | %.0f | %.1f |\n", ms, ms < 0 ? 0 : tflops_of(m, ms));
         lh_elastic_choice_free(c);
     }
@@ -596,7 +596,7 @@ static void print_fig15(lh_report *report)
         ns[i] = ms < 0 ? -1 : llround(ms * MS);
         printf("| %s | ", rows[i].name);
         if (c)
-            say_recomputed(&p, c->recomputed);
+            print_recomputed(&p, c->recomputed);
         printf(" | %.0f | ", ms);
         if (ms < 0)
             printf("does not fit");

@@ -106,7 +106,7 @@ typedef struct outcome {
 
 static double exposed_ms(const lh_elastic_case *g, const lh_elastic_plan *p)
 {
-    lh_elastic_terms t = lh_elastic_exposed(g, p, 0);
+    lh_elastic_terms t = lh_elastic_exposed_communication(g, p, 0);
     return (double)(t.optimizer_ns + t.gradients_ns + t.forward_ns +
                     t.backward_ns) /
            1e6;
@@ -137,7 +137,7 @@ static lh_elastic_case case_of(const setting *s, uint32_t M, double rate,
 }
 
 /* Returns compute, bubble and exposed data-parallel communication. */
-static double whole_ms(const lh_elastic_case *g, double exposed)
+static double iteration_total_ms(const lh_elastic_case *g, double exposed)
 {
     double passes = (double)g->chunks * g->microbatches + g->stages - 1;
     return passes * (double)(g->f_ns + g->b_ns) / 1e6 + exposed;
@@ -164,8 +164,8 @@ static outcome run(const setting *s, double rate, double backward,
                  .f_ms = (double)g.f_ns / 1e6,
                  .dp_ms = (double)g.dp_ns / 1e6,
                  .exposed_ms = exposed_ms(&deep, &depth)};
-    o.elastic_ms = whole_ms(&g, exposed_ms(&g, plan));
-    o.depth_ms = whole_ms(&deep, o.exposed_ms);
+    o.elastic_ms = iteration_total_ms(&g, exposed_ms(&g, plan));
+    o.depth_ms = iteration_total_ms(&deep, o.exposed_ms);
     lh_elastic_plan_free(plan);
     return o;
 }

@@ -24,7 +24,7 @@
 static const double line = 50e9; /* bytes/s per GPU at 1:1 */
 static const double inside_ns = 10e3, across_ns = 50e3;
 static const double peak = 989e12;      /* FLOP/s */
-static const double finer_split = 1.04; /* for I and W in interleaved ZBV */
+static const double zbv_split_factor = 1.04; /* for I and W in interleaved ZBV */
 
 /* Model shape and degrees. */
 typedef struct model {
@@ -122,7 +122,7 @@ static double run(lh_pipeline_desc *desc, const char *method,
     return run_pipeline(p, method, how);
 }
 
-static bool is_folded(const char *method)
+static bool is_zbv(const char *method)
 {
     return strcmp(method, "interleaved-zbv") == 0;
 }
@@ -166,9 +166,9 @@ static double iteration(const setting *s)
     unsigned sequences = s->sequences ? s->sequences : s->m->sequences;
     unsigned each = s->chunk_layers ? s->chunk_layers : 1;
     unsigned n_chunks = (unsigned)s->m->layers / each;
-    bool folded = is_folded(s->method);
+    bool folded = is_zbv(s->method);
     double f = layer_ns(s->m, sequences) * each;
-    double back = folded ? f * finer_split : f;
+    double back = folded ? f * zbv_split_factor : f;
     double bytes = message_bytes(s->m, sequences);
     double latency = s->latency_ns > 0 ? s->latency_ns : across_ns;
     lh_chunk chunks[MAX_CHUNKS] = {{0}};
@@ -193,7 +193,7 @@ static double iteration(const setting *s)
         links[i] = (lh_link){i, 1 - i, llround(flow.latency_ns),
                              llround(transfer), NULL};
     lh_method_options how = {.size = sizeof how,
-                             .group = s->group,
+                             .round_size = s->group,
                              .ignore_network = s->any_network};
     lh_pipeline_desc desc = {.n_devices = 2,
                              .n_microbatches = s->n,
@@ -413,7 +413,7 @@ static void print_experts(void)
 static void print_layout(const char *name, lh_layout l)
 {
     lh_cost_options options = {.size = sizeof options};
-    lh_cost_slice slice = {.n_layers = 1};
+    lh_cost_layer_range slice = {.n_layers = 1};
     const model m = mixture(128);
     lh_job *job = make_job(&m, 16, 4, true);
     lh_cost cost;
@@ -550,7 +550,7 @@ static void print_latency(void)
 }
 
 /* Simulates four ranks, one of them in a distant building. */
-static double far_building(double latency_ns, bool uneven)
+static double distant_building_s(double latency_ns, bool uneven)
 {
     lh_chunk chunks[MAX_CHUNKS] = {{0}};
     lh_link links[12];
@@ -568,7 +568,7 @@ static double far_building(double latency_ns, bool uneven)
                     (lh_link){from, to, is_far ? llround(latency_ns) : 50000,
                               500000, NULL};
             }
-    lh_method_options how = {.size = sizeof how, .group = 4};
+    lh_method_options how = {.size = sizeof how, .round_size = 4};
     lh_pipeline_desc desc = {.n_devices = 4,
                              .n_microbatches = 12,
                              .n_chunks = n_chunks,
@@ -588,8 +588,8 @@ static void print_uneven(void)
          "| --- | --- | --- | --- |");
     for (int i = 0; i < 2; i++) {
         double latency = i ? 2e6 : 50e3;
-        double even = far_building(latency, false);
-        double uneven = far_building(latency, true);
+        double even = distant_building_s(latency, false);
+        double uneven = distant_building_s(latency, true);
         printf("| %g us | %.4f | %.4f | %+.1f %% |\n", latency / 1e3, even,
                uneven, percent(uneven, even));
     }

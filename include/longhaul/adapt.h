@@ -44,7 +44,7 @@ typedef struct lh_adapt lh_adapt;
 /* Decision latency in iterations: the number of iterations between the one that
  * triggered a decision and the first one that follows it. During the first the
  * decision is computed; during the second the ranks vote. */
-enum { LH_ADAPT_GO_BY = 2 };
+enum { LH_ADAPT_DECISION_LATENCY = 2 };
 
 /* Options of lh_adapt_make(). A member that is 0 or NULL has the default given.
  */
@@ -57,13 +57,13 @@ typedef struct lh_adapt_options {
      * times that number. */
     uint64_t effort;
     int64_t switch_ns;    /* cost of a switch; 0: 2 ms */
-    uint32_t least_steps; /* minimum iterations between switches; 0: 10 */
+    uint32_t min_interval_steps; /* minimum iterations between switches; 0: 10 */
     /* A slowdown by at least this fraction of an iteration is answered before
      * min_interval_steps have passed; 0: 0.2. */
-    double at_once;
+    double urgent_slowdown;
     /* Minimum saving that justifies a switch, as a fraction of an iteration; 0:
      * 0.002. */
-    double least_gain;
+    double min_gain;
     /* Comma-separated candidate names from lh_adapt_candidate(), allowed in
      * addition to the current order. NULL: all. */
     const char *candidates;
@@ -76,7 +76,7 @@ typedef struct lh_adapt_options {
      * gradients in the original order, so that a switch leaves the training
      * result bit-identical. (Floating-point sums depend on their order.) A W
      * pass in parts counts at its last part. */
-    bool same_sums;
+    bool keep_reduction_order;
 } lh_adapt_options;
 
 /* Returns the name of candidate i, NULL past the end. Static storage. Two names
@@ -97,8 +97,8 @@ LH_API lh_status lh_adapt_make(const lh_pipeline *pipeline,
 LH_API void lh_adapt_free(lh_adapt *adapt); /* frees; NULL is a no-op */
 
 /* Input of one decision: the state after an iteration. */
-typedef struct lh_adapt_now {
-    size_t size; /* sizeof(lh_adapt_now) */
+typedef struct lh_adapt_input {
+    size_t size; /* sizeof(lh_adapt_input) */
     /* From lh_monitor_pipeline(): the same chunks and links with current times.
      */
     const lh_pipeline *pipeline;
@@ -107,7 +107,7 @@ typedef struct lh_adapt_now {
     const lh_monitor_event *events;
     uint64_t step;       /* last finished iteration; must increase */
     uint64_t steps_left; /* iterations remaining; UINT64_MAX: unknown */
-} lh_adapt_now;
+} lh_adapt_input;
 
 /* Result of lh_adapt_decide(). Strings and arrays belong to the lh_adapt object
  * and are valid until the next lh_adapt_decide(). A schedule confirmed with
@@ -122,7 +122,7 @@ typedef struct lh_decision {
     /* For the mixed path: per lh_pipeline_link(), true if delegated; else NULL.
      */
     const bool *delegated;
-    int64_t now_ns;       /* current schedule, present conditions */
+    int64_t current_ns;       /* current schedule, present conditions */
     int64_t predicted_ns; /* iteration with `schedule`; <= current_ns */
     int64_t bound_ns;     /* lower bound for any schedule */
     /* Relative optimality gap: (predicted_ns - bound_ns) / predicted_ns. */
@@ -130,7 +130,7 @@ typedef struct lh_decision {
     int64_t switch_ns; /* cost of a switch */
     /* expected iterations that benefit from a switch: expected duration of the
      * present conditions, less LH_ADAPT_DECISION_LATENCY */
-    uint64_t lasts;
+    uint64_t benefit_steps;
     uint64_t effort; /* used, in units of lh_adapt_options.effort */
     const char *why; /* explanation in one or two sentences */
 } lh_decision;
@@ -142,21 +142,21 @@ typedef struct lh_decision {
  * awaits lh_adapt_confirm(). LH_EINVAL: `now` has a different shape than the
  * original pipeline, or an earlier step; otherwise errors as in lh_simulate().
  */
-LH_API lh_status lh_adapt_decide(lh_adapt *adapt, const lh_adapt_now *now,
+LH_API lh_status lh_adapt_decide(lh_adapt *adapt, const lh_adapt_input *now,
                                  const lh_decision **out, lh_error *err);
 
 /* Reports the outcome of the last switch decision: adopted from `step` on
  * (`followed` true) or rejected, in which case the previous schedule remains.
  * After a rejection nothing is proposed until an event begins, changes or ends.
  * LH_EINVAL: no switch is pending. */
-LH_API lh_status lh_adapt_answer(lh_adapt *adapt, uint64_t step, bool followed,
+LH_API lh_status lh_adapt_confirm(lh_adapt *adapt, uint64_t step, bool followed,
                                  lh_error *err);
 
 /* --- virtual time --------------------------------------------------------- */
 
 /* Options of lh_adapt_emulate(). */
-typedef struct lh_adapt_play_options {
-    size_t size;                   /* sizeof(lh_adapt_play_options) */
+typedef struct lh_adapt_emulate_options {
+    size_t size;                   /* sizeof(lh_adapt_emulate_options) */
     const lh_adapt_options *adapt; /* NULL: defaults */
     /* Iteration i uses jitter sample i. NULL: link and device times come from
      * the event timeline alone. */
@@ -173,52 +173,52 @@ typedef struct lh_adapt_play_options {
      * for the call. */
     const lh_layers *layers;
     int64_t layer_ns;
-} lh_adapt_play_options;
+} lh_adapt_emulate_options;
 
 /* One emulated step: its duration, schedule and data path. */
-typedef struct lh_played_step {
+typedef struct lh_emulated_step {
     int64_t ns;
     const char *name; /* candidate that ran; initially "original" */
     lh_data_path path;
     const bool *delegated; /* mixed path: per link of the timeline; else NULL */
-} lh_played_step;
+} lh_emulated_step;
 
 /* Event that the monitor reported after a step. */
-typedef struct lh_played_notice {
+typedef struct lh_emulated_event {
     uint64_t step;
     lh_monitor_event event;
-} lh_played_notice;
+} lh_emulated_event;
 
 /* A switch that took effect: schedule names and data path, with the iteration
  * time before, the prediction and the lower bound. */
-typedef struct lh_played_switch {
+typedef struct lh_emulated_switch {
     uint64_t step; /* first step under the new schedule */
     const char *from, *to;
     lh_data_path path;
     const bool *delegated; /* as in lh_emulated_step */
     int64_t before_ns, predicted_ns, bound_ns;
     const char *why;
-} lh_played_switch;
+} lh_emulated_switch;
 
 /* Exchange of placements between hosts. */
-typedef struct lh_played_exchange {
+typedef struct lh_emulated_exchange {
     uint64_t step; /* first step afterwards */
     uint32_t n_hosts, n_moves;
     const uint32_t *hosts; /* host of each placement, from then on */
     int64_t before_ns, predicted_ns, move_ns;
     const char *why;
-} lh_played_exchange;
+} lh_emulated_exchange;
 
 /* Migration of layers between chunks. */
-typedef struct lh_played_layers {
+typedef struct lh_emulated_migration {
     uint64_t step; /* first step afterwards */
     uint32_t n_chunks, n_moves;
     const uint32_t *numbers; /* layers per chunk, from then on */
     int64_t before_ns, predicted_ns, move_ns;
     const char *why;
-} lh_played_layers;
+} lh_emulated_migration;
 
-typedef struct lh_played lh_played;
+typedef struct lh_emulation lh_emulation;
 
 /* Emulates steps 0 to n_steps - 1 of an event timeline in virtual time, as a
  * run with a monitor that measures simulated iterations.
@@ -228,27 +228,27 @@ typedef struct lh_played lh_played;
  * `schedule` belongs to the timeline's pipeline. Results do not depend on the
  * machine. `options` may be NULL. Errors as in lh_adapt_make() and
  * lh_simulate(). Release with lh_emulation_free(). */
-LH_API lh_status lh_adapt_play(const lh_course *course,
+LH_API lh_status lh_adapt_emulate(const lh_event_timeline *course,
                                const lh_schedule *schedule,
-                               const lh_adapt_play_options *options,
-                               uint64_t n_steps, lh_played **out,
+                               const lh_adapt_emulate_options *options,
+                               uint64_t n_steps, lh_emulation **out,
                                lh_error *err);
-LH_API void lh_played_free(lh_played *played); /* frees; NULL is a no-op */
+LH_API void lh_emulation_free(lh_emulation *played); /* frees; NULL is a no-op */
 /* Returns the emulated steps in order; borrowed from the emulation. */
-LH_API const lh_played_step *lh_played_steps(const lh_played *played,
+LH_API const lh_emulated_step *lh_emulation_steps(const lh_emulation *played,
                                              uint64_t *n_steps);
 /* Returns the switches in order; borrowed from the emulation. */
-LH_API const lh_played_switch *lh_played_switches(const lh_played *played,
+LH_API const lh_emulated_switch *lh_emulation_switches(const lh_emulation *played,
                                                   uint32_t *n_switches);
 /* Returns the placement exchanges in order; borrowed from the emulation. */
-LH_API const lh_played_exchange *lh_played_exchanges(const lh_played *played,
+LH_API const lh_emulated_exchange *lh_emulation_exchanges(const lh_emulation *played,
                                                      uint32_t *n_exchanges);
 /* Returns the layer migrations in order; borrowed from the emulation. */
-LH_API const lh_played_layers *lh_played_layer_moves(const lh_played *played,
+LH_API const lh_emulated_migration *lh_emulation_migrations(const lh_emulation *played,
                                                      uint32_t *n_moves);
 /* Returns the monitor's events; borrowed. Device events refer to the initial
  * layer assignment. */
-LH_API const lh_played_notice *lh_played_notices(const lh_played *played,
+LH_API const lh_emulated_event *lh_emulation_events(const lh_emulation *played,
                                                  uint32_t *n_notices);
 
 #ifdef __cplusplus

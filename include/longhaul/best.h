@@ -13,21 +13,21 @@ extern "C" {
 
 /* Returns the number of scheduler names, including "optimal" and "auto". Names
  * are ordered as in help texts and tables. */
-LH_API uint32_t lh_n_best(void);
-LH_API const char *lh_best_name(uint32_t i);  /* "optimal" */
-LH_API const char *lh_best_about(uint32_t i); /* one line */
+LH_API uint32_t lh_n_schedulers(void);
+LH_API const char *lh_scheduler_name(uint32_t i);  /* "optimal" */
+LH_API const char *lh_scheduler_about(uint32_t i); /* one line */
 /* Name of the search for an optimal schedule (LH_OPTIMAL), which is not a
  * method. lh_scheduler_is_search() checks for it. */
 #define LH_OPTIMAL "optimal"
 /* Returns true if `name` is LH_OPTIMAL. */
-LH_API bool lh_best_is_search(const char *name);
+LH_API bool lh_scheduler_is_search(const char *name);
 /* Checks that a scheduler with that name exists. LH_EINVAL: unknown name; `err`
  * lists the known ones. */
-LH_API lh_status lh_best_find(const char *name, lh_error *err);
+LH_API lh_status lh_scheduler_check_name(const char *name, lh_error *err);
 
 /* Options of lh_scheduler_run(). */
-typedef struct lh_best_options {
-    size_t size;                     /* sizeof(lh_best_options) */
+typedef struct lh_scheduler_options {
+    size_t size;                     /* sizeof(lh_scheduler_options) */
     const lh_method_options *method; /* `sim` evaluates candidates; `bound_ns`
                                       * is computed. NULL: defaults */
     /* Search effort in units of lh_solve_options; results are deterministic. 0:
@@ -38,11 +38,11 @@ typedef struct lh_best_options {
     bool (*progress)(void *context, const lh_solve_progress *now);
     void *context;
     /* Solver engines to disable, see lh_solve_options. */
-    const char *without;
-} lh_best_options;
+    const char *disabled_engines;
+} lh_scheduler_options;
 
 /* A schedule with its method and lower bound. */
-typedef struct lh_best {
+typedef struct lh_scheduler_result {
     lh_schedule *schedule;
     /* name of the method that made the schedule. "optimal" if the search
      * improved on all methods, or proved their best result optimal and
@@ -51,16 +51,16 @@ typedef struct lh_best {
     int64_t bound_ns;   /* lower bound for schedules with whole W passes, or W
                          * in the requested parts, under any `sim` */
     char why[160];      /* description of the bottleneck */
-} lh_best;
+} lh_scheduler_result;
 
 /* Builds a schedule with the named scheduler. `options` may be NULL. "auto"
  * runs every applicable method and then a search; it skips the search for
  * pipelines with more than 200000 passes. Release with
  * lh_scheduler_result_fini(). Errors as in lh_method_run(). */
-LH_API lh_status lh_best_schedule(const char *name, const lh_pipeline *pipeline,
-                                  const lh_best_options *options, lh_best *out,
+LH_API lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
+                                  const lh_scheduler_options *options, lh_scheduler_result *out,
                                   lh_error *err);
-LH_API void lh_best_fini(lh_best *best); /* frees; NULL is a no-op */
+LH_API void lh_scheduler_result_fini(lh_scheduler_result *best); /* frees; NULL is a no-op */
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,7 @@ typedef enum lh_proof_kind {
 /* LH_PROOF_SEARCH: maximum number of pass or message pairs that share a device
  * or link and differ in kind or chunk. Larger proofs are neither recorded nor
  * checked. */
-enum { LH_PROOF_MOST_PAIRS = 1 << 27 };
+enum { LH_PROOF_MAX_PAIRS = 1 << 27 };
 
 /* Time windows at the end of the refutation, for the passes of one chunk and
  * kind or for their messages. */

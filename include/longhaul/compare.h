@@ -20,16 +20,16 @@ extern "C" {
 #endif
 
 /* Criterion of a comparison. */
-typedef enum lh_compare_by {
+typedef enum lh_compare_criterion {
     LH_COMPARE_BY_PREDICTED, /* prediction with the pipeline's own delays */
     LH_COMPARE_BY_MEAN,      /* mean iteration under jitter */
     LH_COMPARE_BY_P95,       /* 95th percentile under jitter */
-} lh_compare_by;
+} lh_compare_criterion;
 
 /* Returns the number of criteria. */
-LH_API uint32_t lh_n_compare_bys(void);
+LH_API uint32_t lh_n_compare_criteria(void);
 /* Returns the criterion's name, such as "predicted"; NULL: out of range. */
-LH_API const char *lh_compare_by_name(lh_compare_by by);
+LH_API const char *lh_compare_criterion_name(lh_compare_criterion by);
 
 /* A pipeline that every method schedules. */
 typedef struct lh_compare_base {
@@ -56,7 +56,7 @@ typedef struct lh_compare_options {
     uint32_t n_methods;
     const char *const *methods;
     const lh_compare_delays *latency, *transfer; /* NULL: unchanged */
-    bool replay; /* schedules are built once for the original delays, then
+    bool fixed_schedules; /* schedules are built once for the original delays, then
                   * evaluated under each delay */
     uint32_t sub_blocks;       /* greedy: parts per W; 0: 1 */
     uint64_t effort;           /* search effort, see lh_scheduler_options; 0:
@@ -64,7 +64,7 @@ typedef struct lh_compare_options {
     const lh_sim_options *sim; /* NULL: defaults */
     lh_solve_objective objective;
     const lh_jitter *jitter; /* NULL: no jitter; `by` must be PREDICTED */
-    lh_compare_by by;
+    lh_compare_criterion by;
     /* Called before each point; returning true cancels with LH_ECANCELED. May
      * be NULL. */
     bool (*progress)(void *context, uint32_t point, uint32_t n_points);
@@ -94,10 +94,10 @@ typedef struct lh_outcome {
 } lh_outcome;
 
 /* A placement that the plan's layout cannot use, with the reason. */
-typedef struct lh_compare_left_out {
+typedef struct lh_compare_rejected_placement {
     lh_placement placement;
     const char *why;
-} lh_compare_left_out;
+} lh_compare_rejected_placement;
 
 /* Result of lh_compare() or lh_compare_plan(). Immutable. Owns its contents
  * except the pipelines of lh_compare() and the plan's own pipeline, which must
@@ -110,7 +110,7 @@ typedef struct lh_comparison {
     uint32_t n_latencies, n_transfers; /* at least 1 each */
     const lh_outcome *outcomes;        /* see lh_comparison_at() */
     uint32_t n_left_out;
-    const lh_compare_left_out *left_out;
+    const lh_compare_rejected_placement *left_out;
 } lh_comparison;
 
 /* Runs all methods on all bases at every point, that is, every combination of
@@ -146,7 +146,7 @@ LH_API const lh_schedule *
 lh_comparison_schedule(const lh_comparison *comparison, uint32_t contender);
 /* Returns "ok", "over memory", or the name of the failure status; static
  * storage. */
-LH_API const char *lh_outcome_word(const lh_outcome *outcome);
+LH_API const char *lh_outcome_status_name(const lh_outcome *outcome);
 /* Ranks contenders at one point: fastest first, then those above a memory
  * limit, then failures; ties in list order. `ranking` must hold n_contenders
  * entries. */

@@ -106,7 +106,7 @@ typedef struct lh_cost_options {
     bool no_sequence_parallel;
     /* Every GPU of a tensor-parallel group sends the full message to the next
      * pipeline rank. False: each sends its share [Nar section 4.1]. */
-    bool whole_messages;
+    bool unsplit_messages;
     /* Disables dropout. False: as in the job; by default models with layer norm
      * use it. */
     bool no_dropout;
@@ -127,7 +127,7 @@ typedef struct lh_cost_options {
     /* Frees parameters after a chunk's forward and gathers them again for its
      * backward. The doubled traffic is modelled as one longer gather. ZeRO 3
      * gathers for every pass regardless. */
-    bool gather_again;
+    bool regather_parameters;
 } lh_cost_options;
 
 /* Cost of one kind of pass (F, D or W) over one microbatch, per GPU of the
@@ -146,7 +146,7 @@ typedef struct lh_pass_cost {
     /* Part of data_ns that blocks the whole layer range: the gather before the
      * first layer of F and the reduction after the last of W. 0 with hybrid
      * sharding, where both stay within a datacenter. */
-    int64_t end_ns;
+    int64_t blocking_ns;
 } lh_pass_cost;
 
 /* Number of data-parallel replicas in one datacenter. */
@@ -155,19 +155,19 @@ typedef struct lh_cost_site {
 } lh_cost_site;
 
 /* Location of a model's multi-token prediction (MTP) modules. */
-typedef enum lh_mtp_place {
+typedef enum lh_mtp_location {
     LH_MTP_WITH_HEAD, /* in the layer range with the head */
-    LH_MTP_HERE,      /* in this layer range, which has no head */
+    LH_MTP_IN_RANGE,      /* in this layer range, which has no head */
     LH_MTP_ELSEWHERE, /* in another range; this head only computes their loss */
-} lh_mtp_place;
+} lh_mtp_location;
 
 /* A range of consecutive layers and its location. */
-typedef struct lh_cost_slice {
+typedef struct lh_cost_layer_range {
     uint32_t first_layer, n_layers;
     bool embedding; /* includes the token embedding */
     /* includes final norm, vocabulary matrix and loss (see mtp) */
     bool head;
-    uint32_t chunk, of;  /* chunk index and number of chunks, for per-chunk
+    uint32_t chunk, n_chunks;  /* chunk index and number of chunks, for per-chunk
                           * profiles; n_chunks = 0: none */
     uint32_t datacenter; /* determines the GPU and networks */
     /* Number of datacenters, starting at `datacenter`, that evenly share the
@@ -180,9 +180,9 @@ typedef struct lh_cost_slice {
     const lh_cost_site *sites;
     /* With `sites`: number of pipeline ranks whose rings share a link; 0: all.
      */
-    uint32_t sharing;
-    lh_mtp_place mtp; /* for models with MTP modules */
-} lh_cost_slice;
+    uint32_t n_sharing_ranks;
+    lh_mtp_location mtp; /* for models with MTP modules */
+} lh_cost_layer_range;
 
 /* Cost of one layer range: passes, memory and data-parallel communication, per
  * GPU. */
@@ -225,7 +225,7 @@ typedef struct lh_cost {
     /* With hybrid sharding: excess of the reduction's latency (between
      * datacenters) over the gather's (within one). Paid once, after all other
      * work. */
-    int64_t data_late_ns;
+    int64_t reduce_extra_latency_ns;
 
     int64_t optimizer_ns; /* optimizer step, after everything else */
 } lh_cost;
@@ -237,7 +237,7 @@ typedef struct lh_cost {
  * LH_EUNSUPPORTED: the model is not divisible that way, or the profile lacks
  * the shape and estimate_missing is false; `err` gives the reason. */
 LH_API lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_slice *slice,
+                               const lh_cost_layer_range *slice,
                                const lh_cost_options *options, lh_cost *out,
                                lh_error *err);
 
@@ -259,7 +259,7 @@ typedef struct lh_cost_op {
  * for a layer without recomputation. Writes *n_ops entries, at most
  * LH_COST_MAX_OPS. */
 LH_API lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
-                                   const lh_cost_slice *slice, uint32_t layer,
+                                   const lh_cost_layer_range *slice, uint32_t layer,
                                    const lh_cost_options *options,
                                    lh_cost_op *ops, uint32_t *n_ops,
                                    lh_error *err);
@@ -301,7 +301,7 @@ typedef struct lh_cost_path {
     bool measured; /* from the profile */
     /* For a group: sum of the latencies of all ring hops except the shortest,
      * which is the wait of one piece that travels the ring among others. */
-    double around_ns;
+    double ring_latency_ns;
 } lh_cost_path;
 
 /* Participants in one collective: `size` GPUs, `per_node` on each node,
@@ -342,9 +342,9 @@ typedef enum lh_cost_dimension {
  * may between datacenters, returns one that spans the most datacenters.
  * LH_EUNSUPPORTED: the group spans some of the range's datacenters and not
  * others. */
-LH_API lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
+LH_API lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
                                   lh_cost_dimension dimension,
-                                  const lh_cost_slice *slice,
+                                  const lh_cost_layer_range *slice,
                                   lh_cost_group *out, lh_error *err);
 
 /* Kinds of collectives. Formulas: n GPUs, step latency a, buffer size S,

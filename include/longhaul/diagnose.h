@@ -154,24 +154,24 @@ typedef struct lh_diagnosed_step {
 } lh_diagnosed_step;
 
 /* Kind of slow component. */
-typedef enum lh_slow_what {
+typedef enum lh_slow_kind {
     LH_SLOW_WORKER, /* slower than the same stage on other replicas */
     LH_SLOW_STAGE,  /* slower than other stages */
     LH_SLOW_LINK,   /* messages from `stage` to `to_stage` in a replica */
     LH_SLOW_MICROBATCHES, /* microbatches of unequal duration, the same on all
                            * ranks: longest of each against their mean */
-} lh_slow_what;
+} lh_slow_kind;
 
 /* A component that was slower than its peers, and when. */
-typedef struct lh_slow_thing {
-    lh_slow_what what;
-    uint32_t stage, to; /* `to_stage`: links only; LH_NONE: microbatches */
+typedef struct lh_slow_component {
+    lh_slow_kind kind;
+    uint32_t stage, to_stage; /* `to_stage`: links only; LH_NONE: microbatches */
     uint32_t replica;   /* LH_NONE for stages and microbatches */
     double ratio;       /* its time / the others', over its slow steps */
     uint32_t n_steps;   /* number of slow steps */
-    uint64_t from;      /* first slow step */
-    uint64_t until;     /* last slow step */
-    bool to_the_end;    /* still slow in the last recorded step */
+    uint64_t first_step;      /* first slow step */
+    uint64_t last_step;     /* last slow step */
+    bool is_ongoing;    /* still slow in the last recorded step */
     /* Predicted saving per step if this component had typical times, by replay,
      * averaged over steps. `hidden`: the saving is negligible while other
      * components are slow; cost_ns is then the saving once all others are
@@ -179,22 +179,22 @@ typedef struct lh_slow_thing {
      * the other. */
     int64_t cost_ns;
     bool hidden;
-} lh_slow_thing;
+} lh_slow_component;
 
 /* A possible remedy with its predicted effect. */
-typedef struct lh_help {
-    const char *what;    /* one sentence */
-    const char *assumes; /* assumptions; "" if everything was measured */
+typedef struct lh_remedy {
+    const char *action;    /* one sentence */
+    const char *assumptions; /* assumptions; "" if everything was measured */
     int64_t predicted_ns;
     double gain; /* fraction of t_ns, 0..1 */
-} lh_help;
+} lh_remedy;
 
 /* A kind of recording defect and its frequency. */
-typedef struct lh_remark {
+typedef struct lh_recording_defect {
     const char *kind; /* "doubled-rows" */
     uint64_t n;
     const char *text; /* one sentence */
-} lh_remark;
+} lh_recording_defect;
 
 /* Result of lh_diagnose(): plain arrays, immutable, owned by the diagnosis.
  * Step times are means over the steps. */
@@ -220,15 +220,15 @@ typedef struct lh_diagnosis {
     double worker_share, last_stage_share;
     uint32_t n_slow_workers; /* that 3 %, rounded up, slowest first */
     const uint32_t *slow_workers;
-    uint32_t n_slow_things; /* highest cost first */
-    const lh_slow_thing *slow_things;
+    uint32_t n_slow_components; /* highest cost first */
+    const lh_slow_component *slow_components;
     /* Predicted saving per step if all of them had typical times, when some are
      * hidden; else 0. */
-    int64_t together_ns;
-    uint32_t n_helps; /* best first */
-    const lh_help *helps;
-    uint32_t n_remarks;
-    const lh_remark *remarks;
+    int64_t combined_saving_ns;
+    uint32_t n_remedies; /* best first */
+    const lh_remedy *remedies;
+    uint32_t n_defects;
+    const lh_recording_defect *defects;
 } lh_diagnosis;
 
 /* Options of lh_diagnose(). */

@@ -42,7 +42,7 @@ typedef struct lh_elastic_case {
     /* Bytes per parameter; all 0: 2, 2 and 12 as in the paper. */
     int64_t weight_bytes, gradient_bytes, optimizer_bytes;
     int64_t other_bytes; /* other memory per device */
-    int64_t kept_bytes;  /* per chunk pass, beyond its operations' bytes */
+    int64_t base_bytes;  /* per chunk pass, beyond its operations' bytes */
     /* As dp_ns, for chunks whose layers communicate one after another (ZeRO-2
      * and 3) and each pay latency; at least dp_ns. 0: dp_ns, as in the paper,
      * whose links have no latency. */
@@ -106,24 +106,24 @@ LH_API void lh_elastic_plan_free(lh_elastic_plan *plan);
 
 /* Returns the maximum number of chunk passes with resident activations on stage
  * 1..P. */
-LH_API int64_t lh_elastic_passes(const lh_elastic_case *given,
+LH_API int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan, uint32_t stage);
 /* Returns the same number for depth-first order: interleaved 1F1B, or 1F1B with
  * one chunk. */
-LH_API int64_t lh_elastic_depth_first_passes(const lh_elastic_case *given);
+LH_API int64_t lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
 /* Computes the exposed communication. `backward_ns`: duration of a chunk's
  * backward pass including recomputation; 0: given->b_ns. */
-LH_API lh_elastic_terms lh_elastic_exposed(const lh_elastic_case *given,
+LH_API lh_elastic_terms lh_elastic_exposed_communication(const lh_elastic_case *given,
                                            const lh_elastic_plan *plan,
                                            int64_t backward_ns);
 /* Computes the iteration time by equation 1 of the paper. `recompute_ns` per
  * chunk pass lengthens every pass but, as in the paper, widens no window. */
-LH_API int64_t lh_elastic_time(const lh_elastic_case *given,
+LH_API int64_t lh_elastic_iteration_ns(const lh_elastic_case *given,
                                const lh_elastic_plan *plan,
                                int64_t recompute_ns);
 /* Computes the first stage's memory. `stored`: bytes that one chunk pass stores
  * for its backward, in addition to base_bytes. */
-LH_API lh_elastic_memory lh_elastic_memory_of(const lh_elastic_case *given,
+LH_API lh_elastic_memory lh_elastic_peak_memory(const lh_elastic_case *given,
                                               const lh_elastic_plan *plan,
                                               int64_t stored);
 
@@ -145,7 +145,7 @@ typedef struct lh_elastic_choice {
     const bool *recomputed; /* per operation */
     int64_t stored;         /* bytes per chunk pass */
     int64_t recompute_ns;   /* per chunk pass */
-    int64_t lost_ns;        /* recomputation plus exposed communication */
+    int64_t overhead_ns;        /* recomputation plus exposed communication */
     int64_t time_ns;        /* equation 1 */
     lh_elastic_memory memory;
 } lh_elastic_choice;
@@ -172,7 +172,7 @@ typedef struct lh_elastic_setting {
     uint32_t n_ops;
     const lh_elastic_op *ops;
     uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */
-    uint32_t least_queue, most_queue; /* 0: any that the stages permit */
+    uint32_t min_queue, max_queue; /* 0: any that the stages permit */
     /* Called periodically; `works` is true once a solution exists. Returning
      * true ends the search. NULL: never. */
     bool (*stopped)(void *context, bool works);
@@ -180,7 +180,7 @@ typedef struct lh_elastic_setting {
 } lh_elastic_setting;
 
 /* Result of lh_elastic_search_events(). */
-typedef struct lh_elastic_best {
+typedef struct lh_elastic_search_result {
     uint32_t setting; /* index */
     lh_elastic_sharding sharding;
     const lh_elastic_plan *plan;
@@ -192,7 +192,7 @@ typedef struct lh_elastic_best {
     const int64_t *recompute_ns; /* per stage, per chunk pass */
     const int64_t *stored;       /* per stage, per chunk pass */
     uint32_t n_runs;             /* event simulations run */
-} lh_elastic_best;
+} lh_elastic_search_result;
 
 /* Searches chunks, queue, sharding and recomputation together by event
  * simulation. The result is never slower than lh_elastic_choose() for any
@@ -204,10 +204,10 @@ typedef struct lh_elastic_best {
  * also LH_EINFEASIBLE if the search was stopped before a solution was found. */
 LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           const lh_elastic_setting *settings,
-                                          int64_t budget, lh_elastic_best **out,
+                                          int64_t budget, lh_elastic_search_result **out,
                                           lh_error *err);
 /* frees; NULL is a no-op */
-LH_API void lh_elastic_best_free(lh_elastic_best *best);
+LH_API void lh_elastic_search_result_free(lh_elastic_search_result *best);
 /* Computes a plan's event time with equal recomputation on every stage. */
 LH_API lh_status lh_elastic_event_time(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,

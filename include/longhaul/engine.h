@@ -60,16 +60,16 @@ typedef struct lh_instruction {
                   * own operation, or not a communication */
     /* data, offload: the pass that waits for this and all earlier instructions
      * of the stream, as an index from 0 in the rank's order; LH_NONE: none. */
-    uint32_t before;
+    uint32_t needed_by_pass;
     /* Number of the rank's passes that must end before this instruction is
      * issued. */
-    uint32_t after;
+    uint32_t passes_before;
     uint32_t peer; /* remote rank, or LH_NONE */
     uint32_t link; /* resource that the message uses; LH_NONE: no link */
     uint32_t slot; /* receive: buffer index; else LH_NONE */
     /* Position in the link's explicit order; UINT64_MAX: first in, first out.
      */
-    uint64_t turn;
+    uint64_t link_position;
     int64_t predicted_ns; /* issue time */
     /* Send, receive: index of the delegated-path queue between the two ranks;
      * LH_NONE: direct path. */
@@ -85,7 +85,7 @@ typedef struct lh_exec_options {
      * prediction needs. With fewer, no message is lost, but transfers may start
      * later. */
     uint32_t receive_slots;
-    bool own_receives; /* use `receives` even if it is LH_RECEIVES_EARLY */
+    bool override_receives; /* use `receives` even if it is LH_RECEIVES_EARLY */
     /* Head-of-line blocking: size, in messages, of the queue that a rank's
      * sends share with its passes. Passes stop while it is full; a message
      * occupies it until arrival. 0: sends never block. */
@@ -106,7 +106,7 @@ typedef struct lh_exec_options {
 
 /* Maximum number of delegated queues from one rank to another, per direction.
  */
-enum { LH_MOST_QUEUES = 64 };
+enum { LH_MAX_QUEUES = 64 };
 
 /* Lowers a schedule to an execution plan. `options` may be NULL. Release with
  * lh_exec_free().
@@ -126,7 +126,7 @@ LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
 /* Returns the rank's number of receive buffers. */
 LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
 /* Returns the rank's maximum number of messages in flight, as predicted. */
-LH_API uint32_t lh_exec_sends_under_way(const lh_exec *exec, uint32_t rank);
+LH_API uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank);
 /* Returns the link's name; borrowed. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
 /* Returns the rank's instructions in issue order (or one stream's, in its
@@ -148,12 +148,12 @@ typedef struct lh_iteration {
     /* Unweighted mean loss of the multi-token prediction modules, part of no
      * other loss; NAN: no such modules. */
     double mtp_loss;
-    double norm, rate;      /* gradient norm before clipping; learning rate */
+    double gradient_norm, learning_rate;      /* gradient norm before clipping; learning rate */
     uint64_t tokens;
     /* Timed passes that started too late to meet their deadlines, and the
      * largest lateness of any pass. */
-    uint64_t slips;
-    int64_t worst_late_ns;
+    uint64_t missed_deadlines;
+    int64_t max_lateness_ns;
 } lh_iteration;
 
 enum {
@@ -178,7 +178,7 @@ typedef struct lh_reschedule {
      * `delegated` per lh_pipeline_link(), borrowed like `schedule`. Copy times
      * come from the run's first execution plan or, in adaptive runs, from
      * `decision_options`. */
-    bool own_path;
+    bool override_path;
     lh_data_path path;
     const bool *delegated;
     /* New assignment; NULL: unchanged. `layers`: layers per chunk, with the
@@ -191,7 +191,7 @@ typedef struct lh_reschedule {
     /* With `hosts`: per placement, the rank that relays the state migrated
      * there, as in lh_host_move; LH_NONE: sent directly. NULL: all sent
      * directly. Borrowed like `schedule`. */
-    const uint32_t *vias;
+    const uint32_t *relay_ranks;
 } lh_reschedule;
 
 /* Outcome of an lh_reschedule. */
@@ -206,20 +206,20 @@ typedef struct lh_switch {
 } lh_switch;
 
 /* State migrated with a switch, to other ranks or chunks. */
-typedef struct lh_moved {
+typedef struct lh_migration {
     uint32_t n_chunks; /* 0: chunks have their initial layers */
     uint32_t n_places; /* 0: ranks have their initial placement */
     const uint32_t *layers; /* layers per chunk, from then on */
     const uint32_t *hosts;  /* rank at each placement, from then on */
-    const uint32_t *vias;   /* per placement, the rank that relayed its state;
+    const uint32_t *relay_ranks;   /* per placement, the rank that relayed its state;
                              * LH_NONE: none. NULL: no relays */
     uint64_t bytes;         /* bytes sent between ranks */
     int64_t ns;             /* time taken between the two iterations */
     int64_t predicted_ns;   /* from the proposer; 0: not given */
-} lh_moved;
+} lh_migration;
 
 /* Event detected or decision made by an adaptive run. */
-typedef struct lh_notice {
+typedef struct lh_adapt_event {
     uint64_t step; /* iteration after which it occurred */
     bool is_decision;
     lh_monitor_event event; /* valid unless is_decision */
@@ -229,7 +229,7 @@ typedef struct lh_notice {
     lh_data_path path;
     int64_t now_ns, predicted_ns, bound_ns;
     const char *text; /* explanation in one or two sentences */
-} lh_notice;
+} lh_adapt_event;
 
 /* Options for adaptive runs, which monitor links and devices and switch to a
  * faster schedule when conditions change.
@@ -245,10 +245,10 @@ typedef struct lh_train_adapt {
      * follows the run, which must start on the direct path. With a
      * `delegation`, messages may switch to the delegated path and back.
      * Borrowed until the run ends. */
-    const lh_adapt_options *decides;
+    const lh_adapt_options *decision_options;
     /* Called on rank 0 between iterations; its argument is borrowed for the
      * call. May be NULL. */
-    void (*noticed)(void *context, const lh_notice *what);
+    void (*on_event)(void *context, const lh_adapt_event *what);
     /* Allow migration if it beats any schedule change, as in
      * lh_adapt_emulate_options. Hosts may exchange placements if the event
      * timeline defines them. Layers may move to other chunks if the layer
@@ -293,7 +293,7 @@ typedef struct lh_train_options {
     uint64_t message_bytes; /* timed ranks; 0: LH_TRAIN_MESSAGE_BYTES */
     /* Tolerated lateness: a timed pass that starts at most this late still ends
      * by its deadline; 0: 20 ms. */
-    int64_t slip_ns;
+    int64_t tolerated_lateness_ns;
     bool real_links; /* timed: uses the real network without emulated delays */
     bool realtime; /* run ranks under SCHED_FIFO; fails without the privilege */
     /* Called on rank 0 after each iteration. */
@@ -316,7 +316,7 @@ typedef struct lh_train_options {
      * about a damaged checkpoint that was skipped, or with the notice that the
      * run stops. Called on rank 0; for warnings about `stop`, also on others.
      * May be NULL. */
-    void (*remark)(void *context, const char *text);
+    void (*warning)(void *context, const char *text);
     /* "ucx": permits listening beyond this host, although UCX accepts messages
      * from any peer that can reach it (docs/engine-transports.md). */
     bool insecure;
@@ -341,7 +341,7 @@ typedef struct lh_train_options {
      * with which they were sent. LH_EUNSUPPORTED: slow links without link
      * emulation, or slow devices with computed passes. Borrowed until the run
      * ends. */
-    const lh_course *course;
+    const lh_event_timeline *event_timeline;
     /* Adaptive run; NULL: none. Cannot be combined with `reschedule` or
      * `profiles`. Borrowed until the run ends. */
     const lh_train_adapt *adapt;
@@ -361,7 +361,7 @@ typedef struct lh_train_options {
     const char *const *rails;
     /* Called on rank 0 before `switched` for the schedule that included the
      * migration; its argument is borrowed for the call. May be NULL. */
-    void (*moved)(void *context, const lh_moved *what);
+    void (*migrated)(void *context, const lh_migration *what);
     /* timed: layers per chunk of the pipeline, required for layer migration;
      * cpu: taken from the model. NULL: no layer migration. Borrowed until the
      * run ends. */
@@ -386,17 +386,17 @@ typedef struct lh_train_result {
     uint32_t n_iterations;
     const lh_iteration *iterations;
     /* rank 0 was another process and has the data below */
-    bool elsewhere;
+    bool is_on_other_process;
     bool interrupted;      /* ended early because of `stop` */
     const lh_trace *trace; /* last iteration; NULL: there was none */
-    uint32_t n_grown; /* message buffers allocated beyond the prediction */
+    uint32_t n_pool_growths; /* message buffers allocated beyond the prediction */
     /* Iteration time: predicted by the simulator and measured; 0 if there was
      * none. After switches, of the last iteration's schedule. The prediction
      * excludes timeline events; lh_event_timeline_simulate() includes them. */
-    int64_t predicted_ns, median_ns, least_ns, most_ns;
+    int64_t predicted_ns, median_ns, min_ns, max_ns;
     double error;   /* median_ns / predicted_ns - 1; 0: no prediction */
-    uint64_t slips; /* sum over all iterations */
-    int64_t worst_late_ns; /* maximum over all iterations */
+    uint64_t missed_deadlines; /* sum over all iterations */
+    int64_t max_lateness_ns; /* maximum over all iterations */
     /* Fraction of the peak FLOPs of the plan's GPUs; negative: unknown, or no
      * plan was run. */
     double utilisation;
@@ -437,14 +437,14 @@ LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 lh_train_result **out, lh_error *err);
 /* Emulated link shared by a group: each exchange takes the latency plus
  * ns_per_byte for each byte that one rank sends or receives. */
-typedef struct lh_train_group {
+typedef struct lh_train_group_link {
     int64_t latency_ns;
     double ns_per_byte;
-} lh_train_group;
+} lh_train_group_link;
 /* Emulated links for the collectives of ranks that share state. */
-typedef struct lh_train_sharing {
-    lh_train_group gathers, reductions;
-} lh_train_sharing;
+typedef struct lh_train_collective_links {
+    lh_train_group_link gathers, reductions;
+} lh_train_collective_links;
 
 /* Model and training options for the cpu device: float32, of a kind listed in
  * docs/training.md. Strings are borrowed for the call. */
@@ -459,7 +459,7 @@ typedef struct lh_train_model {
      * (lh_model.mtp_layers): bits 1 << lh_layer_part. The forward frees these
      * parts and the backward recomputes them. Results are bit-identical. NULL:
      * none. */
-    const uint32_t *again;
+    const uint32_t *recompute;
     uint32_t micro_batch, sequence; /* sequences; tokens per sequence */
     uint32_t replicas;              /* data-parallel replicas; 0: 1 */
     uint64_t seed;
@@ -500,18 +500,18 @@ typedef struct lh_train_model {
     /* FSDP: no operations are launched; passes gather and scatter layer by
      * layer. Gradients are then fully sharded, parameters fully or not at all.
      */
-    bool by_layer;
+    bool per_layer_sharding;
     /* Hybrid sharding: site per stage and replica, stages * replicas entries.
      * Replicas of a site share the optimizer state and other shards. Gradients
      * are then summed with the other sites, which have equally many replicas:
      * by each replica with its peers or, with `reduce_by_leaders`, by one
      * replica per site. NULL: all replicas share. */
     const uint32_t *sites;
-    bool leaders;
+    bool reduce_by_leaders;
     /* Mixture of experts: coefficient of the load-balancing loss
      * (docs/training.md). 0: none. For a plan, the job decides this value,
      * balance_bias and expert_capacity. */
-    double balance;
+    double balance_loss;
     /* Parallel sizes per replica as in Megatron-LM: ranks that share layers
      * (tensor), sequences (context), experts (expert) and an expert's matrices
      * (expert_tensor). A pipeline device has replicas * context * tensor ranks,
@@ -521,7 +521,7 @@ typedef struct lh_train_model {
     uint32_t tensor, context, expert, expert_tensor;
     /* Emulated links of these groups with emulate_links, by
      * lh_train_group_kind; all zero: real time. */
-    lh_train_group groups[LH_N_TRAIN_GROUPS];
+    lh_train_group_link groups[LH_N_TRAIN_GROUPS];
     /* Bias update per step for a sigmoid router (LH_ROUTER_SIGMOID), for load
      * balancing. */
     double balance_bias;
@@ -530,14 +530,14 @@ typedef struct lh_train_model {
     double expert_capacity;
     /* ZeRO 0: each rank keeps the optimizer state for all its parameters;
      * `sites` is ignored. */
-    bool whole_optimizer;
+    bool unsharded_optimizer;
     /* Per layer: offloads the activations that F stores and that are not
      * recomputed to a file, and reloads them before B. lh_chunk.offload_ns of
      * the layer's chunk gives the duration. Results are bit-identical. NULL:
      * none. */
     const bool *offload;
     /* Folder for that file, which is unnamed. */
-    const char *offload_to;
+    const char *offload_folder;
     /* One-step delayed update: a step applies the gradients of the previous
      * step, as if they were communicated while the next step computes.
      * Communication and speed of the emulation are unchanged. */
@@ -546,10 +546,10 @@ typedef struct lh_train_model {
      * collectives of a layer, the embedding or the head and, if several ranks
      * share experts, of a layer's experts. Collectives with times in the
      * pipeline (lh_chunk.all_gather_ns, reduce_scatter_ns) use those times. */
-    lh_train_sharing parts, expert_parts;
+    lh_train_collective_links layer_links, expert_links;
     /* Time that the pipeline's passes wait for these collectives, for one
      * microbatch on all chunks; it uses no processor. */
-    int64_t part_waits_ns;
+    int64_t collective_wait_ns;
     /* Node per stage and rank in the stage, stages * replicas * context *
      * tensor entries, in copy order. Node-aware dispatch: with expert > 1, a
      * token is sent once to each node that has some of its experts and is
@@ -558,7 +558,7 @@ typedef struct lh_train_model {
      * intra_node_experts, concurrently. Requires expert_tensor 1. NULL: one
      * copy per expert. */
     const uint32_t *nodes;
-    lh_train_group near_experts;
+    lh_train_group_link intra_node_experts;
     /* tensor > 1: ranks that share layers all hold every row between products,
      * and all receive the sums. Otherwise each holds its own rows (sequence
      * parallelism). Experts must then be split as layers are. */
@@ -642,12 +642,12 @@ LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
 
 /* Returns the migration that belongs to switch i; NULL: none. Borrowed from the
  * result. */
-LH_API const lh_moved *lh_train_moved(const lh_train_result *result,
+LH_API const lh_migration *lh_train_migration(const lh_train_result *result,
                                       uint32_t i);
 
 /* Returns all events and decisions of an adaptive run. Borrowed from the
  * result. */
-LH_API const lh_notice *lh_train_notices(const lh_train_result *result,
+LH_API const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
                                          uint32_t *n_notices);
 /* Returns the last iteration's schedule; NULL: the initial one. Borrowed from
  * the result. */
@@ -661,7 +661,7 @@ LH_API lh_data_path lh_train_path(const lh_train_result *result,
 /* Returns peak memory per rank, over all replicas; cpu only. NULL with *n_ranks
  * 0: unknown (timed device, or no iteration ran). Borrowed from the result. */
 LH_API const lh_train_memory *
-lh_train_memory_held(const lh_train_result *result, uint32_t *n_ranks);
+lh_train_peak_memory(const lh_train_result *result, uint32_t *n_ranks);
 
 /* frees; NULL is a no-op */
 LH_API void lh_train_result_free(lh_train_result *result);

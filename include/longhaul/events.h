@@ -29,11 +29,11 @@ extern "C" {
 /* Detection time of a rail failure, ns from the start of the step in which the
  * rail fails. Messages from and to its rank are delayed until then and use the
  * other rail afterwards. */
-#define LH_RAIL_NOTICE_NS INT64_C(300000000)
+#define LH_RAIL_DETECTION_NS INT64_C(300000000)
 
 /* Rail change in an event. */
 typedef enum lh_rail {
-    LH_RAIL_AS_IT_IS, /* not a rail event */
+    LH_RAIL_UNCHANGED, /* not a rail event */
     LH_RAIL_DOWN,
     LH_RAIL_UP
 } lh_rail;
@@ -42,15 +42,15 @@ typedef enum lh_rail {
 typedef struct lh_event {
     /* First affected step and first step no longer affected. Rails: the step of
      * the change, and -1. */
-    int64_t from, to;
+    int64_t first_step, end_step;
     uint32_t n_links;         /* 0: not a link event */
     /* "2-3" (both directions), "2>3", or link names; "h0-h4": hosts */
     const char *const *links;
     /* added to the links' own times; 0: none */
     int64_t latency_ns, transfer_ns;
     /* Factors >= 1; 1: unchanged. For links: */
-    double latency_times, transfer_times;
-    double slower;   /* latency and transfer, or all passes */
+    double latency_factor, transfer_factor;
+    double slowdown;   /* latency and transfer, or all passes */
     uint32_t device; /* LH_NONE: not a device event */
     uint32_t rank;   /* rank with the rail, or LH_NONE */
     lh_rail rail;
@@ -80,28 +80,28 @@ LH_API lh_status lh_events_format(const lh_events *events, char **text,
 
 /* Sets `hit[i]` for each lh_pipeline_link() i that matches a link name in an
  * event; other entries are unchanged. LH_EINPUT: no match. */
-LH_API lh_status lh_event_links(const lh_pipeline *pipeline, const char *name,
+LH_API lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
                                 bool *hit, lh_error *err);
 
 /* --- event timeline of one pipeline --------------------------------------- */
 
-typedef struct lh_course lh_course; /* immutable after creation */
+typedef struct lh_event_timeline lh_event_timeline; /* immutable after creation */
 
 /* Options of lh_event_timeline_make(). */
-typedef struct lh_course_options {
-    size_t size;    /* sizeof(lh_course_options) */
-    uint32_t speed; /* divisor for the events' times; 0: 1 */
+typedef struct lh_event_timeline_options {
+    size_t size;    /* sizeof(lh_event_timeline_options) */
+    uint32_t time_divisor; /* divisor for the events' times; 0: 1 */
     /* Events refer to hosts: links "h0-h4" and "h0>h4" connect two hosts, a
      * device is a host, and a pipeline link stands for that of all replicas.
      * Slowness stays with the host when hosts exchange placements. Must belong
      * to the timeline's pipeline and outlive the timeline. NULL: devices only.
      */
-    const lh_places *places;
+    const lh_host_placement *placement;
     /* 0: ranks have two rails and use the other one when one fails. Otherwise
      * they have one: a failure restarts the run from its checkpoint, and that
      * step lasts as long as itself plus this many more. */
     uint32_t restart_steps;
-} lh_course_options;
+} lh_event_timeline_options;
 
 /* Applies events to a pipeline. Missing links between devices that events name
  * are added without delay. `options` may be NULL. `events` need not outlive the
@@ -110,47 +110,47 @@ typedef struct lh_course_options {
  * LH_EINPUT: an event names something that the pipeline lacks, would change
  * nothing, or has a number out of range; the last rail fails, or a rail that
  * works is restored. */
-LH_API lh_status lh_course_make(const lh_pipeline *pipeline,
+LH_API lh_status lh_event_timeline_make(const lh_pipeline *pipeline,
                                 const lh_events *events,
-                                const lh_course_options *options,
-                                lh_course **out, lh_error *err);
-LH_API void lh_course_free(lh_course *course); /* frees; NULL is a no-op */
+                                const lh_event_timeline_options *options,
+                                lh_event_timeline **out, lh_error *err);
+LH_API void lh_event_timeline_free(lh_event_timeline *course); /* frees; NULL is a no-op */
 
 /* Returns the number of states. Steps with equal events share a state; state 0
  * has no events. */
-LH_API uint32_t lh_course_n_states(const lh_course *course);
+LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *course);
 /* Returns the state of a step. */
-LH_API uint32_t lh_course_state(const lh_course *course, uint64_t step);
+LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *course, uint64_t step);
 /* Builds the pipeline in a state. All states have the same chunks and links,
  * with different times, so a schedule of the original pipeline is valid in
  * each. With a host placement, hosts have their initial placement. Release with
  * lh_pipeline_free(). */
-LH_API lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
+LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *course, uint32_t state,
                                     lh_pipeline **out, lh_error *err);
 /* With a host placement: builds the pipeline in a state with `hosts` at the
  * placements (longhaul/host_placement.h); NULL: initial placement. LH_EINVAL:
  * some host does not occur exactly once, or there is no host placement. */
-LH_API lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
+LH_API lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course, uint32_t state,
                                        const uint32_t *hosts, lh_pipeline **out,
                                        lh_error *err);
 /* With a host placement: computes the time in a state to migrate from placement
  * `from` to placement `to`, as lh_host_placement_migration(); NULL: initial
  * placement. `vias` (may be NULL) receives, per placement, the host that relays
  * its state; LH_NONE: none. Errors as in that function. */
-LH_API lh_status lh_course_moving(const lh_course *course, uint32_t state,
+LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
                                   const uint32_t *from, const uint32_t *to,
                                   uint32_t *vias, int64_t *out_ns,
                                   lh_error *err);
 /* Lists the slow components in a state: links as named by the events, "device
  * 2", and "rail of rank 2" in the step of its failure. Fills at most `room`
  * names, borrowed from the timeline. Returns their total number. */
-LH_API uint32_t lh_course_slow(const lh_course *course, uint32_t state,
+LH_API uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course, uint32_t state,
                                const char **names, uint32_t room);
 
 /* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is the makespan of
  * step i. Each state is simulated once. `options` may be NULL. Errors as in
  * lh_simulate(). */
-LH_API lh_status lh_course_play(const lh_course *course,
+LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *course,
                                 const lh_schedule *schedule,
                                 const lh_sim_options *options, uint64_t n_steps,
                                 int64_t *ns, lh_error *err);

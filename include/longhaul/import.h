@@ -48,11 +48,11 @@ typedef struct lh_import {
     const char *const *ignored;
     /* Sentences about inputs that a job cannot express or that are estimated
      * differently. */
-    uint32_t n_noted;
-    const char *const *noted;
+    uint32_t n_notes;
+    const char *const *notes;
     /* Preferred target for a plan of this job. The job's `layout.framework` is
      * set only if the program is known to run the current configuration. */
-    lh_target plan_for;
+    lh_target plan_target;
 } lh_import;
 
 /* Parses a configuration; `name` appears in error messages. Release *out with

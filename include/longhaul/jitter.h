@@ -27,10 +27,10 @@ typedef struct lh_jitter {
     double latency, transfer;
     /* Probability that a link is degraded for the iteration: latency and
      * transfer time are multiplied by `degraded_factor` (1 to 1e6). */
-    double degraded_rate, degraded_factor;
+    double degraded_probability, degraded_factor;
     /* The same for a device and its passes (compute stragglers, as in Adaptra).
      */
-    double straggler_rate, straggler_factor;
+    double straggler_probability, straggler_factor;
     uint32_t samples; /* 1..1000000; 0: 1000 */
     /* Seed. For equal seeds, sample i has the same random values for every
      * schedule and every pipeline with the same links and devices, so that
@@ -39,7 +39,7 @@ typedef struct lh_jitter {
     uint64_t seed;
     /* All devices' data-parallel communication uses the same links, with one
      * common sample. */
-    bool one_data_link;
+    bool shared_data_link;
 } lh_jitter;
 
 /* Statistics over all samples. */
@@ -47,7 +47,7 @@ typedef struct lh_jitter_result {
     uint32_t samples;
     double mean_ns;
     /* Makespan percentiles, ns. */
-    int64_t least_ns, p50_ns, p95_ns, p99_ns, most_ns;
+    int64_t min_ns, p50_ns, p95_ns, p99_ns, max_ns;
 } lh_jitter_result;
 
 /* Checks the values' ranges. LH_EINVAL: a value is out of range; `err` names

@@ -80,7 +80,7 @@ typedef struct lh_training {
     /* Layers use dropout and store the masks. Default: models with layer norm
      * use it, as GPT-2 and GPT-3 did; Falcon models do not. */
     bool dropout_given, dropout;
-    double dropout_share; /* dropout rate; 0: not set, 0.1 */
+    double dropout_rate; /* dropout rate; 0: not set, 0.1 */
     lh_dispatcher dispatcher; /* default LH_DISPATCHER_ALL_TO_ALL */
     /* With LH_RECOMPUTE_MODULES: bit set, 1 << lh_module. */
     uint32_t recompute_modules;

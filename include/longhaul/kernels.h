@@ -36,8 +36,8 @@ typedef enum lh_kernel_placement {
 typedef struct lh_kernel {
     lh_kernel_kind kind;
     int64_t ns[LH_N_KERNEL_PLACEMENTS]; /* duration in each placement */
-    uint32_t n_before;
-    const uint32_t *before; /* indices into the list, in any order */
+    uint32_t n_predecessors;
+    const uint32_t *predecessors; /* indices into the list, in any order */
 } lh_kernel;
 
 /* Iteration time in both placements and its composition. Nanoseconds. */

@@ -20,7 +20,7 @@ typedef struct lh_method_options {
     uint32_t n_warmup;      /* slack: warm-up forwards per device, given ... */
     const uint32_t *warmup; /* ... or NULL: by Adaptra's algorithms */
     bool slack_initial;     /* slack: algorithm 1 (by memory) instead of 2 */
-    uint32_t group; /* flexible, dorapp: microbatches per round; 0: the number
+    uint32_t round_size; /* flexible, dorapp: microbatches per round; 0: the number
                      * of devices */
     bool ignore_network; /* interleaved-zbv: order for zero-cost messages */
     const lh_sim_options *sim; /* evaluates candidates in `auto` and look-ahead;
@@ -41,7 +41,7 @@ LH_API const char *lh_method_name(uint32_t method);  /* "zb-h1" */
 LH_API const char *lh_method_about(uint32_t method); /* one line */
 /* Returns true for "auto", which selects the best result of the other methods
  * and is no separate method in comparisons. */
-LH_API bool lh_method_is_choice(const char *name);
+LH_API bool lh_method_is_auto(const char *name);
 
 /* Finds a method by name and writes its number to *out (may be NULL).
  * LH_EINVAL: no such method; `err` lists the names. */

@@ -56,7 +56,7 @@ typedef struct lh_model {
      * partial rotary positions, another activation function): file and keys.
      * They do not affect time, but the cpu device cannot train such a model.
      * NULL: none. */
-    const char *uncomputed;
+    const char *unsupported_keys;
 
     /* Sliding-window attention: at most this many visible tokens, from layer
      * `window_first_layer` on; 0: all. Layers with i % full_interval ==
@@ -71,7 +71,7 @@ typedef struct lh_model {
     bool shared_expert_gate; /* Qwen2-MoE: gate with `hidden` weights */
     bool router_bias;        /* gpt-oss: one per expert */
     lh_router router;
-    bool raw_shares; /* expert outputs are weighted by raw scores; else by
+    bool unnormalised_scores; /* expert outputs are weighted by raw scores; else by
                       * scores normalised over the selected experts */
     double routed_scale; /* factor on the experts' output; 0: 1 */
     /* Node-limited routing (DeepSeek-V2, arXiv:2405.04434, section 2.1.3):

@@ -28,45 +28,45 @@ extern "C" {
 
 /* One message on a link. The first three times use the sender's clock, the last
  * the receiver's. */
-typedef struct lh_seen_message {
+typedef struct lh_observed_message {
     uint32_t link;       /* lh_pipeline_link() */
     uint64_t bytes;      /* 0: unknown */
     int64_t produced_ns; /* end of the producing pass */
     int64_t posted_ns;   /* receive posted; 0: pre-posted */
     int64_t entered_ns;  /* transfer began: the link was free */
     int64_t arrived_ns;
-} lh_seen_message;
+} lh_observed_message;
 
 /* One pass: ns is the time from the earliest possible start (device free, input
  * present) to its end. */
-typedef struct lh_seen_pass {
+typedef struct lh_observed_pass {
     lh_pass pass;
     int64_t ns;
-} lh_seen_pass;
+} lh_observed_pass;
 
 /* One data-parallel communication of a chunk. */
-typedef struct lh_seen_collective {
+typedef struct lh_observed_collective {
     uint32_t chunk;
     bool is_reduce_scatter; /* else all-gather */
     int64_t ns;
-} lh_seen_collective;
+} lh_observed_collective;
 
 /* Measurements of one iteration on one replica, in any order. Missing
  * measurements are omitted. */
-typedef struct lh_seen {
-    size_t size;   /* sizeof(lh_seen) */
+typedef struct lh_observation {
+    size_t size;   /* sizeof(lh_observation) */
     uint64_t step; /* must increase */
     size_t n_messages, n_passes, n_collectives;
-    const lh_seen_message *messages;
-    const lh_seen_pass *passes;
-    const lh_seen_collective *collectives;
-} lh_seen;
+    const lh_observed_message *messages;
+    const lh_observed_pass *passes;
+    const lh_observed_collective *collectives;
+} lh_observation;
 
 /* Estimates when messages entered real links, which do not report it. On input,
  * `entered_ns` holds the earliest possible time: message produced or receive
  * posted. LH_EINVAL: a message's link does not exist. */
-LH_API lh_status lh_seen_settle(const lh_pipeline *pipeline, size_t n,
-                                lh_seen_message *messages, lh_error *err);
+LH_API lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline, size_t n,
+                                lh_observed_message *messages, lh_error *err);
 
 /* --- output --------------------------------------------------------------- */
 
@@ -77,11 +77,11 @@ typedef struct lh_link_estimate {
     double latency_ns, transfer_ns;
     /* True if queued messages revealed the transfer time separately. Otherwise
      * transfer_ns is the pipeline's, limited by the delay. */
-    bool apart;
+    bool transfer_measured;
     /* True if the hosts' clocks were compared through messages in both
      * directions: the sum of both delays is exact. Its division assumes the
      * pipeline's difference between the two. */
-    bool both_ways_only;
+    bool round_trip_only;
     double gbps;         /* transfer rate, 10^9 bits per second; 0: unknown */
     uint64_t n_messages; /* sample size; 0: the pipeline's value */
 } lh_link_estimate;
@@ -102,11 +102,11 @@ typedef struct lh_clock_estimate {
 } lh_clock_estimate;
 
 /* Kinds of monitored components. */
-typedef enum lh_monitor_what {
+typedef enum lh_monitor_target {
     LH_MONITOR_LINK,   /* `index`: lh_pipeline_link(); ns per message */
     LH_MONITOR_DEVICE, /* a device; ns per iteration for its passes */
     LH_MONITOR_DATA,   /* a device; ns for data-parallel communication */
-} lh_monitor_what;
+} lh_monitor_target;
 
 /* Kinds of changes. */
 typedef enum lh_monitor_change {
@@ -117,13 +117,13 @@ typedef enum lh_monitor_change {
 
 /* A detected change: a component became slower or faster than its baseline. */
 typedef struct lh_monitor_event {
-    lh_monitor_what what;
+    lh_monitor_target target;
     uint32_t index;
     lh_monitor_change change;
-    uint64_t from;    /* first affected step, among the last three with a
+    uint64_t first_step;    /* first affected step, among the last three with a
                        * measurement */
-    double before_ns; /* baseline, without events */
-    double now_ns;    /* LH_MONITOR_ENDS: the baseline, within error */
+    double baseline_ns; /* baseline, without events */
+    double current_ns;    /* LH_MONITOR_ENDS: the baseline, within error */
     double error_ns;  /* standard error of now_ns */
     /* Simulated increase of the current schedule's iteration time. A slow link
      * costs 0 if no pass waits for its messages. */
@@ -153,18 +153,18 @@ LH_API lh_status lh_monitor_make(const lh_pipeline *pipeline,
 LH_API void lh_monitor_free(lh_monitor *monitor); /* frees; NULL is a no-op */
 
 /* Sets the schedule that runs from the next iteration on. */
-LH_API lh_status lh_monitor_follow(lh_monitor *monitor,
+LH_API lh_status lh_monitor_set_schedule(lh_monitor *monitor,
                                    const lh_schedule *schedule, lh_error *err);
 
 /* Sets the schedule and the message options (`sim`, copied; NULL: unchanged)
  * from the next iteration on. */
-LH_API lh_status lh_monitor_follow_on(lh_monitor *monitor,
+LH_API lh_status lh_monitor_set_schedule_and_path(lh_monitor *monitor,
                                       const lh_schedule *schedule,
                                       const lh_sim_options *sim, lh_error *err);
 
 /* Adds a finished iteration. LH_EINVAL: an invalid value, described in `err`;
  * the iteration is then ignored. */
-LH_API lh_status lh_monitor_add(lh_monitor *monitor, const lh_seen *seen,
+LH_API lh_status lh_monitor_add(lh_monitor *monitor, const lh_observation *seen,
                                 lh_error *err);
 
 /* Returns events caused by the last added iteration; borrowed until the next.
@@ -173,7 +173,7 @@ LH_API const lh_monitor_event *lh_monitor_events(const lh_monitor *monitor,
                                                  uint32_t *n);
 /* Returns active events, which have begun and not ended; borrowed until the
  * next iteration is added. */
-LH_API const lh_monitor_event *lh_monitor_going_on(const lh_monitor *monitor,
+LH_API const lh_monitor_event *lh_monitor_active_events(const lh_monitor *monitor,
                                                    uint32_t *n);
 
 /* Returns the link's current estimate. */
@@ -191,7 +191,7 @@ LH_API lh_clock_estimate lh_monitor_clock(const lh_monitor *monitor, uint32_t a,
 LH_API lh_status lh_monitor_pipeline(const lh_monitor *monitor,
                                      lh_pipeline **out, lh_error *err);
 
-LH_API const char *lh_monitor_what_name(lh_monitor_what what); /* "link" */
+LH_API const char *lh_monitor_target_name(lh_monitor_target what); /* "link" */
 /* Returns the change's name; static storage. */
 LH_API const char *lh_monitor_change_name(lh_monitor_change change);
 

@@ -46,11 +46,11 @@ typedef struct lh_chunk {
 
 /* Identifies a forward, or a backward (D or B, depending on the schedule), of
  * one chunk on one microbatch. */
-typedef struct lh_dp_point {
+typedef struct lh_dp_pass {
     uint32_t chunk; /* LH_NONE: no pass */
     uint32_t microbatch;
     bool backward;
-} lh_dp_point;
+} lh_dp_pass;
 
 /* Purpose of a data-parallel communication in an elastic schedule
  * (docs/theory/elastic.md). */
@@ -78,8 +78,8 @@ typedef struct lh_dp_op {
     lh_dp_kind kind;
     double share;
     int64_t transfer_ns;
-    lh_dp_point launch;
-    lh_dp_point before; /* pass that waits for its arrival */
+    lh_dp_pass launch;
+    lh_dp_pass needed_by; /* pass that waits for its arrival */
 } lh_dp_op;
 
 /* A link that carries messages from device `from` to device `to`. */
@@ -126,7 +126,7 @@ typedef struct lh_pipeline_desc {
     /* Number of all-gathers per device issued at the start, in the order of the
      * chunks' first forwards. Each such forward issues the next one when it
      * starts. Equals the prefetch depth plus one; 0: all. */
-    uint32_t first_gathers;
+    uint32_t n_initial_gathers;
     /* Sizes of the microbatch groups in forward and backward, for operations
      * that belong to such groups (method "elastic"). Each array adds up to
      * n_microbatches; both or neither. */
@@ -186,7 +186,7 @@ LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
  *
  * LH_EINPUT: no such link, an ambiguous name, or no messages between the
  * devices; `err` lists the links. Otherwise as lh_pipeline_make(). */
-LH_API lh_status lh_pipeline_inject(const lh_pipeline *pipeline,
+LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
                                     const char *link, int64_t latency_ns,
                                     int64_t transfer_ns, lh_pipeline **out,
                                     lh_error *err);
@@ -221,7 +221,7 @@ LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
 /* Returns lh_pipeline_desc.n_initial_gathers; 0: all. */
-LH_API uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline);
+LH_API uint32_t lh_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 /* Returns the default receive mode. */
 LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
 LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */

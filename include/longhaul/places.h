@@ -31,11 +31,11 @@ extern "C" {
 
 #define LH_MAX_HOSTS 1024u
 
-typedef struct lh_places lh_places; /* immutable after creation */
+typedef struct lh_host_placement lh_host_placement; /* immutable after creation */
 
 /* Options of lh_host_placement_make(). */
-typedef struct lh_places_options {
-    size_t size;         /* sizeof(lh_places_options) */
+typedef struct lh_host_placement_options {
+    size_t size;         /* sizeof(lh_host_placement_options) */
     uint32_t n_replicas; /* 0: 1 */
     /* Per chunk: traffic of one ring link in its all-gather and in its
      * reduce-scatter, as a number of messages. NULL: derived from the times on
@@ -46,7 +46,7 @@ typedef struct lh_places_options {
     const int64_t *state_ns;
     /* The state's size as a number of messages; NULL: derived from state_ns. */
     const double *state_messages;
-} lh_places_options;
+} lh_host_placement_options;
 
 /* Creates the model. `pipeline` is one replica without slowdowns; its
  * data-parallel times refer to a ring over all replicas. Missing links between
@@ -54,31 +54,31 @@ typedef struct lh_places_options {
  *
  * LH_EUNSUPPORTED: several links share one resource, or there are data-parallel
  * operations within the iteration. LH_EINVAL: an option is out of range. */
-LH_API lh_status lh_places_make(const lh_pipeline *pipeline,
-                                const lh_places_options *options,
-                                lh_places **out, lh_error *err);
-LH_API void lh_places_free(lh_places *places); /* frees; NULL is a no-op */
+LH_API lh_status lh_host_placement_make(const lh_pipeline *pipeline,
+                                const lh_host_placement_options *options,
+                                lh_host_placement **out, lh_error *err);
+LH_API void lh_host_placement_free(lh_host_placement *places); /* frees; NULL is a no-op */
 /* Returns the number of hosts. */
-LH_API uint32_t lh_places_n_hosts(const lh_places *places);
+LH_API uint32_t lh_host_placement_n_hosts(const lh_host_placement *places);
 /* Returns the nominal link between two hosts at their initial placements; its
  * name is NULL. If links differ, only the pipeline's own links are known;
  * others take no time. */
-LH_API lh_link lh_places_usual(const lh_places *places, uint32_t from,
+LH_API lh_link lh_host_placement_nominal_link(const lh_host_placement *places, uint32_t from,
                                uint32_t to);
 
 /* Extra delay on the link from one host to another. */
-typedef struct lh_host_link {
+typedef struct lh_host_link_delay {
     uint32_t from, to;
     int64_t latency_ns, transfer_ns; /* transfer: per message */
-} lh_host_link;
+} lh_host_link_delay;
 
 /* Current slowdowns. */
-typedef struct lh_hosts_now {
-    size_t size; /* sizeof(lh_hosts_now) */
+typedef struct lh_host_slowdowns {
+    size_t size; /* sizeof(lh_host_slowdowns) */
     uint32_t n_links;
-    const lh_host_link *links; /* several entries for one pair add up */
-    const double *slower; /* per host: factor on its passes, >= 1; NULL: 1 */
-} lh_hosts_now;
+    const lh_host_link_delay *links; /* several entries for one pair add up */
+    const double *pass_factors; /* per host: factor on its passes, >= 1; NULL: 1 */
+} lh_host_slowdowns;
 
 /* Builds the pipeline of one replica with `hosts` at the placements (NULL:
  * initial). Each link and device has its largest time over all replicas,
@@ -89,8 +89,8 @@ typedef struct lh_hosts_now {
  *
  * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
  * of range. */
-LH_API lh_status lh_places_pipeline(const lh_places *places,
-                                    const lh_hosts_now *now,
+LH_API lh_status lh_host_placement_pipeline(const lh_host_placement *places,
+                                    const lh_host_slowdowns *now,
                                     const uint32_t *hosts, lh_pipeline **out,
                                     lh_error *err);
 
@@ -98,57 +98,57 @@ LH_API lh_status lh_places_pipeline(const lh_places *places,
  * transfers as in lh_host_exchange; NULL: initial placement. `now` may be NULL.
  * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
  * of range. LH_EUNSUPPORTED: the time on a slow link is unknown. */
-LH_API lh_status lh_places_moving(const lh_places *places,
-                                  const lh_hosts_now *now, const uint32_t *from,
+LH_API lh_status lh_host_placement_migration(const lh_host_placement *places,
+                                  const lh_host_slowdowns *now, const uint32_t *from,
                                   const uint32_t *to, int64_t *out_ns,
                                   lh_error *err);
 
 /* Options of lh_host_placement_find_exchange(). */
-typedef struct lh_exchange_options {
-    size_t size;           /* sizeof(lh_exchange_options) */
+typedef struct lh_host_exchange_options {
+    size_t size;           /* sizeof(lh_host_exchange_options) */
     const uint32_t *hosts; /* current host per placement; NULL: initial */
     const lh_sim_options *sim; /* message options; NULL: defaults */
-    double lasts; /* iterations that benefit; 0: 10^6 */
+    double benefit_steps; /* iterations that benefit; 0: 10^6 */
     /* Up to this number of hosts, all orders are evaluated; above it, hill
      * climbing with exchanges of two hosts. 0: 8, which is also the maximum. */
-    uint32_t most_hosts;
-} lh_exchange_options;
+    uint32_t max_exhaustive_hosts;
+} lh_host_exchange_options;
 
 /* Transfer of a placement's state from its old host to its new host. */
-typedef struct lh_move {
+typedef struct lh_host_move {
     uint32_t place, from, to;
-    uint32_t via; /* relaying host; LH_NONE: sent directly */
+    uint32_t relay; /* relaying host; LH_NONE: sent directly */
     int64_t start_ns, end_ns;
-} lh_move;
+} lh_host_move;
 
 /* A proposed exchange of hosts with its predicted effect and its transfers. */
-typedef struct lh_exchange {
+typedef struct lh_host_exchange {
     bool is_exchange; /* true if the exchange saves more than it costs */
     uint32_t n_hosts;
     const uint32_t *hosts; /* host per placement afterwards; unchanged if no
                             * exchange */
-    int64_t now_ns, predicted_ns; /* iteration time, before and after */
+    int64_t current_ns, predicted_ns; /* iteration time, before and after */
     int64_t move_ns; /* migration time; each host sends one item at a time and
                       * receives one */
     uint32_t n_moves;
-    const lh_move *moves;
-    bool all;             /* all orders were evaluated */
-    uint64_t n_tried;     /* host orders considered */
+    const lh_host_move *moves;
+    bool is_exhaustive;             /* all orders were evaluated */
+    uint64_t n_evaluated;     /* host orders considered */
     uint64_t n_simulated; /* orders that differ in link traffic */
     const char *why;      /* explanation in one or two sentences */
-} lh_exchange;
+} lh_host_exchange;
 
 /* Searches the placement that minimises the time of the coming iterations,
  * migration included. Ties: fewest moves, then the smallest numbers. Release
  * with lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
  * lh_simulate(). */
-LH_API lh_status lh_places_exchange(const lh_places *places,
-                                    const lh_hosts_now *now,
+LH_API lh_status lh_host_placement_find_exchange(const lh_host_placement *places,
+                                    const lh_host_slowdowns *now,
                                     const lh_schedule *schedule,
-                                    const lh_exchange_options *options,
-                                    lh_exchange **out, lh_error *err);
+                                    const lh_host_exchange_options *options,
+                                    lh_host_exchange **out, lh_error *err);
 /* frees; NULL is a no-op */
-LH_API void lh_exchange_free(lh_exchange *exchange);
+LH_API void lh_host_exchange_free(lh_host_exchange *exchange);
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,7 @@ typedef struct lh_plan_elastic {
 typedef struct lh_plan_cost {
     uint32_t gpus;       /* billed: all GPUs of every node in use */
     double usd_per_hour; /* for these GPUs */
-    double between_gb;   /* traffic between datacenters, 10^9 bytes */
+    double inter_datacenter_gb;   /* traffic between datacenters, 10^9 bytes */
     double gpus_usd, between_usd;
     double usd; /* GPUs and traffic */
     double usd_per_1e9_tokens;
@@ -86,12 +86,12 @@ typedef struct lh_choice {
 } lh_choice;
 
 /* Statistic that a plan minimises under jitter. */
-typedef enum lh_plan_by {
+typedef enum lh_plan_statistic {
     LH_PLAN_BY_MEAN, /* mean over the samples */
     LH_PLAN_BY_P95,  /* 95th percentile */
-} lh_plan_by;
+} lh_plan_statistic;
 
-LH_API const char *lh_plan_by_name(lh_plan_by by); /* "mean" */
+LH_API const char *lh_plan_statistic_name(lh_plan_statistic by); /* "mean" */
 
 /* Computes in *out the jitter to apply to a choice's pipeline. The straggler
  * probability in `given` is per GPU. A pipeline device represents all GPUs of a
@@ -105,12 +105,12 @@ LH_API lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
  * cannot win on the samples are skipped. */
 typedef struct lh_plan_robust {
     lh_jitter jitter; /* as given; see lh_plan_jitter() */
-    lh_plan_by by;
+    lh_plan_statistic statistic;
     uint32_t n_layouts;   /* layouts sampled */
     uint32_t n_schedules; /* schedules sampled completely; the others were
                            * rejected early */
     /* layouts that might win but were skipped: too many */
-    uint32_t n_untried;
+    uint32_t n_unevaluated;
     bool complete; /* true if no layout that might win was skipped, for even
                     * chunks */
 } lh_plan_robust;
@@ -140,39 +140,39 @@ typedef struct lh_link_change {
 } lh_link_change;
 
 /* A what-if question: the plan with other link values. */
-typedef struct lh_plan_question {
+typedef struct lh_plan_whatif_question {
     const char *text; /* as typed by the user: "latency=40" */
     uint32_t n_changes;
     const lh_link_change *changes; /* applied in order */
-} lh_plan_question;
+} lh_plan_whatif_question;
 
 /* Answer to a what-if question. */
-typedef struct lh_plan_answer {
+typedef struct lh_plan_whatif_answer {
     const char *text; /* text of the question */
     lh_choice kept;   /* the plan's layout and schedule with these links */
     lh_choice best;   /* best plan with these links; `kept` if none is better */
-} lh_plan_answer;
+} lh_plan_whatif_answer;
 
 /* A break-even value: the best layout changes between two factors. */
-typedef struct lh_plan_flip {
+typedef struct lh_plan_break_even {
     double factor_below, factor_above; /* factors on the job's values */
     lh_choice below, above; /* best choices at both; their layouts differ */
-} lh_plan_flip;
+} lh_plan_break_even;
 
 /* Break-even values for one quantity of one link. */
 typedef struct lh_plan_range {
     /* Datacenters, both directions; LH_ALL_LINKS for both: every link. */
     uint32_t from, to;
     lh_link_quantity quantity;
-    uint32_t n_flips; /* at most one on each side of the job's value */
-    const lh_plan_flip *flips; /* by increasing factor */
+    uint32_t n_break_evens; /* at most one on each side of the job's value */
+    const lh_plan_break_even *break_evens; /* by increasing factor */
 } lh_plan_range;
 
 /* Sensitivity of the layout to errors in the job's link values. */
 typedef struct lh_plan_sensitivity {
-    double least, most; /* range of factors examined */
+    double min_factor, max_factor; /* range of factors examined */
     double tolerance;   /* factor_above / factor_below <= 1 + tolerance */
-    lh_choice here;     /* quick search with the job's links */
+    lh_choice reference;     /* quick search with the job's links */
     uint32_t n_ranges;
     const lh_plan_range *ranges;
     /* Up to the break-even value (or the end of the range), full searches found
@@ -185,9 +185,9 @@ typedef struct lh_plan_sensitivity {
  * further reduction if its cause were removed too, in this order: memory
  * limits, data parallelism, messages, offloading (docs/theory/plan-reasons.md).
  */
-typedef struct lh_plan_account {
+typedef struct lh_plan_breakdown {
     int64_t compute_ns;   /* passes, averaged over devices */
-    int64_t inside_ns;    /* communication within passes: tensor, context,
+    int64_t intra_layer_ns;    /* communication within passes: tensor, context,
                            * expert */
     int64_t imbalance_ns; /* busiest device minus mean */
     int64_t bubble_ns;    /* remaining idle time, due to the pass order */
@@ -195,9 +195,9 @@ typedef struct lh_plan_account {
     /* exposed data-parallel communication, also in passes */
     int64_t data_ns;
     int64_t offload_ns;   /* exposed offloading and reloading of activations */
-    int64_t memory_ns;    /* memory limits that prevent a faster order */
+    int64_t memory_stall_ns;    /* memory limits that prevent a faster order */
     int64_t optimizer_ns, overhead_ns;
-} lh_plan_account;
+} lh_plan_breakdown;
 
 /* Peak memory of a device in a pipeline rank; the parts add up to it. Profiled
  * state that was measured as one number is split by the cost model. */
@@ -216,15 +216,15 @@ typedef struct lh_plan_memory {
  * "micro_batch", "chunks_per_device", "placement", "recompute" or "schedule".
  * All other dimensions may change too. With LH_CHOICE_BOUNDED, its iteration
  * takes at least lower_bound_ns. */
-typedef struct lh_plan_runner {
+typedef struct lh_plan_dimension_alternative {
     const char *dimension;
     lh_choice choice;
     /* Lower bound on the iteration time of every plan with another value,
      * evaluated or not; -1: unknown, for instance for the cheapest plan. */
-    int64_t least_ns;
-    bool first_sight; /* quick evaluation only, without a local search for
+    int64_t bound_ns;
+    bool is_quick_evaluation; /* quick evaluation only, without a local search for
                        * better plans with that value */
-} lh_plan_runner;
+} lh_plan_dimension_alternative;
 
 /* Number of layouts that a bound excluded before their pipelines were built. */
 typedef struct lh_plan_pruned {
@@ -265,12 +265,12 @@ typedef struct lh_plan_unmeasured {
 } lh_plan_unmeasured;
 
 /* Objective of a plan. */
-typedef enum lh_plan_goal {
+typedef enum lh_plan_objective {
     LH_PLAN_FASTEST,  /* iteration time */
     LH_PLAN_CHEAPEST, /* cost per iteration, hence per token */
-} lh_plan_goal;
+} lh_plan_objective;
 
-LH_API const char *lh_plan_goal_name(lh_plan_goal goal); /* "time" */
+LH_API const char *lh_plan_objective_name(lh_plan_objective goal); /* "time" */
 
 /* A plan. Immutable; owns its contents. Release with lh_plan_free(). */
 typedef struct lh_plan {
@@ -295,11 +295,11 @@ typedef struct lh_plan {
      * microbatches while the job leaves micro_batch open). */
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
     uint32_t n_unsupported, n_dropped;
-    uint32_t n_left; /* unexplored layouts: neither excluded nor simulated when
+    uint32_t n_unexplored; /* unexplored layouts: neither excluded nor simulated when
                       * the search stopped; covered by the bounds below */
     /* Combinations of degrees and placements with elastic plans: total, and
      * unexplored as in n_unexplored. */
-    uint32_t n_elastic, n_elastic_left;
+    uint32_t n_elastic, n_elastic_unexplored;
     /* Proven lower bound on the iteration time over all layouts that the job
      * leaves open, with any layer partition and any schedule; 0: unknown. */
     int64_t search_bound_ns;
@@ -309,25 +309,25 @@ typedef struct lh_plan {
     /* Values fixed by the job that are outside the search space of an
      * unrestricted search, which may therefore find only slower plans: "context
      * 4 (1024 tokens a GPU)". NULL: none. */
-    const char *beyond;
+    const char *outside_search_space;
     uint32_t n_pruned;
     const lh_plan_pruned *pruned;
     const lh_plan_robust *robust; /* NULL: no jitter */
-    lh_plan_goal goal;
+    lh_plan_objective objective;
     /* If requested: Pareto front of all evaluated choices for iteration time,
      * memory of the fullest GPU and, with prices, cost; fastest first. */
-    uint32_t n_front;
-    const lh_choice *front;
-    bool front_whole; /* bounds prove that the front is complete; for quick
+    uint32_t n_pareto;
+    const lh_choice *pareto_front;
+    bool pareto_complete; /* bounds prove that the front is complete; for quick
                        * plans, without elastic ones */
-    uint32_t n_front_slow; /* omitted because too slow to be useful */
+    uint32_t n_pareto_slow; /* omitted because too slow to be useful */
     /* Answers to the options' questions, in the same order. */
     uint32_t n_answers;
-    const lh_plan_answer *answers;
+    const lh_plan_whatif_answer *answers;
     const lh_plan_sensitivity *sensitivity; /* NULL: not requested */
     /* With job->target: the best choice of an unrestricted search with a tenth
      * of the effort, if better. NULL: none better, or no target. */
-    const lh_choice *without_target;
+    const lh_choice *unrestricted;
     /* NULL: some of the plan's passes are measured, or the job has no profile
      * of passes. */
     const lh_plan_unmeasured *unmeasured;
@@ -337,9 +337,9 @@ typedef struct lh_plan {
     uint32_t n_network;
     const lh_link_advice *network;
     int64_t network_ns, network_now_ns;
-    const lh_plan_account *account; /* NULL: absent from the file */
-    uint32_t n_runners;
-    const lh_plan_runner *runners;
+    const lh_plan_breakdown *breakdown; /* NULL: absent from the file */
+    uint32_t n_dimension_alternatives;
+    const lh_plan_dimension_alternative *dimension_alternatives;
     uint32_t n_curves; /* 0: not requested */
     const lh_plan_curve *curves;
     uint32_t n_ranks; /* layout.pipeline entries; 0: absent from the file */
@@ -348,7 +348,7 @@ typedef struct lh_plan {
 
 /* Search methods for the layer partition. */
 typedef enum lh_partition_search {
-    LH_PARTITION_CLIMB, /* hill climbing from several starts by moving one or
+    LH_PARTITION_HILL_CLIMBING, /* hill climbing from several starts by moving one or
                          * two layers; exhaustive if there are few partitions */
     LH_PARTITION_EXACT, /* every partition of every layout that could win, up to
                          * 200000 per layout */
@@ -401,13 +401,13 @@ typedef struct lh_plan_options {
     double max_chunk_ratio; /* maximum ratio of chunk sizes, in layers; 0: 3 */
     const lh_jitter
         *jitter;       /* optimise under jitter; NULL: none */
-    lh_plan_by by;     /* statistic, with jitter */
-    lh_plan_goal goal; /* cost requires prices in the job or options */
-    bool front;        /* also compute the Pareto front */
+    lh_plan_statistic statistic;     /* statistic, with jitter */
+    lh_plan_objective objective; /* cost requires prices in the job or options */
+    bool pareto_front;        /* also compute the Pareto front */
     /* Override the job's prices; 0: the job's. */
     double usd_per_gpu_hour, usd_per_gb;
     uint32_t n_questions;
-    const lh_plan_question *questions;
+    const lh_plan_whatif_question *questions;
     bool sensitivity; /* find link values at which the layout changes */
     double range;     /* examine factors from 1 / range to range; 0: 16 */
     double tolerance; /* relative precision of the factors; 0: 0.01 */
@@ -426,7 +426,7 @@ typedef struct lh_plan_options {
      * machine and records this. 0: no limit. */
     double seconds;
     /* As `progress`, for the layout search; may be NULL. */
-    bool (*watch)(void *context, const lh_plan_progress *now);
+    bool (*layout_progress)(void *context, const lh_plan_progress *now);
     /* Maximum number of threads; 0: the number of processors available to the
      * process. Without `seconds` the plan does not depend on it. `progress` and
      * `layout_progress` are called only from the thread that called
@@ -434,14 +434,14 @@ typedef struct lh_plan_options {
     uint32_t threads;
     /* The Pareto front contains choices up to this many times slower than its
      * fastest one, or than the plan; 0: 4. */
-    double front_times;
+    double pareto_max_slowdown;
     lh_target target; /* overrides the job's; LH_TARGET_ANY: the job's */
     /* Returns the plan of PipeMesh's own planner (its rule for chunks) on the
      * degrees with the fastest elastic plans; the fastest plan is added for
      * comparison. LH_EINFEASIBLE: none exists. Cannot be combined with jitter,
      * Pareto front, questions, sensitivity, curves, another objective, quick or
      * LH_PARTITION_MONTE_CARLO. */
-    bool elastic_published;
+    bool elastic_as_published;
 } lh_plan_options;
 
 /* Searches the best plan over everything that the job leaves open. `options`
@@ -453,7 +453,7 @@ LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
 LH_API void lh_plan_free(lh_plan *plan); /* frees; NULL is a no-op */
 /* Return the target's display name and the version against which its rules were
  * checked: "Megatron-LM", "core 0.16". Static storage. */
-LH_API const char *lh_target_shown(lh_target target);
+LH_API const char *lh_target_display_name(lh_target target);
 /* Returns the version against which the target's rules were checked; static
  * storage. */
 LH_API const char *lh_target_version(lh_target target);
@@ -466,7 +466,7 @@ LH_API double lh_plan_gap(const lh_plan *plan);
 /* Returns the relative gap between the plan's cost and search_bound_usd, as a
  * fraction of the plan's cost: 0.05 if nothing is more than 5 % cheaper. -1:
  * unknown. */
-LH_API double lh_plan_cheaper(const lh_plan *plan);
+LH_API double lh_plan_cost_gap(const lh_plan *plan);
 /* Returns the range of model layers in one chunk of the plan's pipeline. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                            uint32_t *n_layers);

@@ -34,7 +34,7 @@ typedef struct lh_profile_entry {
     const char *gpu; /* GPU name; NULL: not given */
     uint32_t tensor, context, expert, micro_batch, sequence;
     uint32_t recompute;
-    uint32_t chunk, of, layers; /* kind chunk; `layers` 0: not given */
+    uint32_t chunk, n_chunks, layers; /* kind chunk; `layers` 0: not given */
     /* True if times include communication between the GPUs that share the work;
      * false if they are compute only. */
     bool communication;

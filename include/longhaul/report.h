@@ -19,7 +19,7 @@ extern "C" {
 /* --- data shown with a timeline ----------------------------------------- */
 
 /* Kinds of critical-path segments in a report. */
-typedef enum lh_report_step {
+typedef enum lh_report_segment_kind {
     LH_STEP_PASS,       /* index: the trace's runs */
     LH_STEP_QUEUE,      /* index: the trace's messages; waiting for the link */
     LH_STEP_TRANSFER,   /* on the link */
@@ -28,11 +28,11 @@ typedef enum lh_report_step {
     LH_STEP_BLOCKED, /* a device or message waits for a queue entry; index is
                       * unused */
     LH_STEP_WAIT,    /* other waiting; index is unused */
-} lh_report_step;
+} lh_report_segment_kind;
 
 /* A critical-path segment and the item to which it belongs. */
 typedef struct lh_report_segment {
-    lh_report_step step;
+    lh_report_segment_kind step;
     uint32_t index;
     int64_t start_ns, end_ns;
 } lh_report_segment;
@@ -83,16 +83,16 @@ typedef struct lh_report_sweep {
 } lh_report_sweep;
 
 /* A part of a breakdown. */
-typedef struct lh_report_part {
+typedef struct lh_report_breakdown_part {
     const char *name;
     int64_t ns; /* >= 0 */
-} lh_report_part;
+} lh_report_breakdown_part;
 
 /* A kind of memory and its size. */
-typedef struct lh_report_kind {
+typedef struct lh_report_memory_kind {
     const char *name;
     int64_t bytes; /* >= 0 */
-} lh_report_kind;
+} lh_report_memory_kind;
 
 /* A text table; rows are added afterwards. */
 typedef struct lh_report_table {
@@ -111,13 +111,13 @@ typedef struct lh_report_span { /* interval from..to - 1 with a slowdown */
 } lh_report_span;
 typedef struct lh_report_mark { /* switch: iteration `step` is the first with
                                  * another schedule */
-    uint64_t at;
+    uint64_t step;
     const char *name; /* schedule name */
 } lh_report_mark;
 /* Iteration times of a run, with slow intervals and schedule switches.
  * Nanoseconds. */
-typedef struct lh_report_course {
-    size_t size;       /* sizeof(lh_report_course) */
+typedef struct lh_report_iterations {
+    size_t size;       /* sizeof(lh_report_iterations) */
     const char *title; /* may be NULL */
     uint64_t first;
     uint32_t n_iterations;
@@ -127,16 +127,16 @@ typedef struct lh_report_course {
     uint32_t n_spans, n_marks;
     const lh_report_span *spans;
     const lh_report_mark *marks; /* both in time order */
-} lh_report_course;
+} lh_report_iterations;
 
 /* A sample of iteration times, in any order. */
-typedef struct lh_report_varied {
-    size_t size;       /* sizeof(lh_report_varied) */
+typedef struct lh_report_distribution {
+    size_t size;       /* sizeof(lh_report_distribution) */
     const char *title; /* "Iterations with jitter" */
     uint32_t n;        /* 1..1000000 */
     const int64_t *ns; /* each >= 0 */
-    int64_t usual_ns;  /* nominal, without variation; 0: unknown */
-} lh_report_varied;
+    int64_t nominal_ns;  /* nominal, without variation; 0: unknown */
+} lh_report_distribution;
 
 /* One compared property of two items, such as plans. */
 typedef struct lh_report_difference {
@@ -188,7 +188,7 @@ LH_API lh_status lh_report_add_card(lh_report *report, const char *name,
  * `limit_bytes` 0: no limit. */
 LH_API lh_status lh_report_add_memory(lh_report *report, const char *device,
                                       int64_t limit_bytes, uint32_t n_kinds,
-                                      const lh_report_kind *kinds,
+                                      const lh_report_memory_kind *kinds,
                                       lh_error *err);
 /* Adds a timeline. Several timelines share one time axis, one above the other,
  * for example to compare a measured run with its prediction. `label` is its
@@ -208,8 +208,8 @@ LH_API lh_status lh_report_add_sweep(lh_report *report,
 
 /* Adds a histogram with mean, 95th and 99th percentile. LH_EINVAL: no values,
  * too many, or a negative one. */
-LH_API lh_status lh_report_add_varied(lh_report *report,
-                                      const lh_report_varied *varied,
+LH_API lh_status lh_report_add_distribution(lh_report *report,
+                                      const lh_report_distribution *varied,
                                       lh_error *err);
 
 /* Adds a side-by-side table above the timelines. LH_EINVAL: too many rows, or a
@@ -218,9 +218,9 @@ LH_API lh_status lh_report_add_differences(
     lh_report *report, const lh_report_differences *differences, lh_error *err);
 
 /* Adds a breakdown as one bar. */
-LH_API lh_status lh_report_add_parts(lh_report *report, const char *title,
+LH_API lh_status lh_report_add_breakdown(lh_report *report, const char *title,
                                      uint32_t n_parts,
-                                     const lh_report_part *parts,
+                                     const lh_report_breakdown_part *parts,
                                      lh_error *err);
 /* Adds a table without rows; lh_report_add_cells() adds them. */
 LH_API lh_status lh_report_add_table(lh_report *report,
@@ -233,8 +233,8 @@ LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
 
 /* Adds the chart above the timelines. LH_EINVAL: counts or times are out of
  * range. */
-LH_API lh_status lh_report_add_course(lh_report *report,
-                                      const lh_report_course *course,
+LH_API lh_status lh_report_add_iterations(lh_report *report,
+                                      const lh_report_iterations *course,
                                       lh_error *err);
 
 /* Adds a diagnosis: maps of slow stages and replicas, steps with measured and
@@ -295,7 +295,7 @@ LH_API lh_status lh_report_svg(const lh_trace *trace,
 
 /* Renders a run's iterations as SVG; `options` without an analysis. Release
  * *text with lh_text_free(). */
-LH_API lh_status lh_report_course_svg(const lh_report_course *course,
+LH_API lh_status lh_report_iterations_svg(const lh_report_iterations *course,
                                       const lh_svg_options *options,
                                       char **text, size_t *len, lh_error *err);
 

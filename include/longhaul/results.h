@@ -58,7 +58,7 @@ typedef struct lh_scheduled {
     const char *limited_by; /* bottleneck in words */
     double seconds;         /* computation time */
     int64_t fifo_ns;  /* objective with first in, first out; 0: not relevant */
-    int64_t parts_ns; /* objective with split W passes; 0: not merged */
+    int64_t split_ns; /* objective with split W passes; 0: not merged */
     const char *certificate, *proof; /* file and kind; NULL: none */
     uint32_t n_engines;
     const lh_solve_engine *engines;
@@ -74,7 +74,7 @@ LH_API lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
  * receives the schedule without link orders, or NULL if they are useful.
  * *fifo_ns receives the makespan with first in, first out if it is longer, else
  * 0. Release *plain with lh_schedule_free(). Errors as in lh_simulate(). */
-LH_API lh_status lh_weigh_links(const lh_pipeline *pipeline,
+LH_API lh_status lh_schedule_drop_useless_link_orders(const lh_pipeline *pipeline,
                                 const lh_schedule *schedule,
                                 const lh_sim_options *options,
                                 lh_schedule **plain, int64_t *fifo_ns,

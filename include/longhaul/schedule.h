@@ -99,14 +99,14 @@ LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
 
 /* Formats a pass as a cell ("3F0", "0W3:2/8") into `buffer`, which must hold
  * LH_PASS_TEXT_SIZE bytes, and returns `buffer`. */
-#define LH_PASS_TEXT 48
+#define LH_PASS_TEXT_SIZE 48
 /* Formats a pass, see above. */
-LH_API char *lh_pass_text(const lh_pass *pass, char *buffer);
+LH_API char *lh_pass_format(const lh_pass *pass, char *buffer);
 
 /* Merges the parts of every split W. The merged pass runs at the position of
  * its first or last part, or between them: wherever the makespan increases
  * least. `pipeline` NULL: at the last part's position. */
-LH_API lh_status lh_schedule_whole(const lh_pipeline *pipeline,
+LH_API lh_status lh_schedule_merge_parts(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
                                    lh_schedule **out, lh_error *err);
 

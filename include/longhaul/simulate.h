@@ -19,7 +19,7 @@ typedef struct lh_sim_options {
     uint32_t coupled_queue; /* head-of-line blocking: queue size in messages per
                              * device; 0: sends never block */
     bool fifo;              /* ignore the schedule's link orders */
-    bool own_receives;      /* use `receives` even if it is LH_RECEIVES_EARLY */
+    bool override_receives;      /* use `receives` even if it is LH_RECEIVES_EARLY */
     /* Per lh_pipeline_link(): true if its messages take the delegated path and
      * wait for neither `coupled_queue` nor `receives`. NULL: none. Must remain
      * valid as long as the object created with these options. */
@@ -66,14 +66,14 @@ typedef struct lh_collective {
 
 /* One copy of offloaded activations (lh_chunk.offload_ns), to or from the host,
  * on a device stream that carries one copy at a time. */
-typedef struct lh_copy {
+typedef struct lh_offload_copy {
     uint32_t chunk, microbatch, device;
-    bool is_back;
+    bool is_reload;
     /* Indices of the device's runs: the copy is launched when the first starts
      * (reload) or ends (offload); the second waits for the copy. */
-    uint32_t at, before;
+    uint32_t launching_run, waiting_run;
     int64_t ready_ns, depart_ns, end_ns;
-} lh_copy;
+} lh_offload_copy;
 
 typedef struct lh_timeline lh_timeline;
 
@@ -120,7 +120,7 @@ LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
 LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
                                                     uint32_t *n_collectives);
 /* Returns all offload copies; those on one device in stream order. Borrowed. */
-LH_API const lh_copy *lh_timeline_copies(const lh_timeline *timeline,
+LH_API const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
                                          uint32_t *n_copies);
 /* Returns the number of distinct links (equal names count once): the resources
  * in lh_message. */

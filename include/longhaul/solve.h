@@ -54,7 +54,7 @@ typedef struct lh_solve_options {
     bool fifo; /* restrict messages to first in, first out */
     lh_solve_objective objective;
     uint64_t seed;            /* for randomised engines such as annealing */
-    const lh_schedule *start; /* initial schedule to improve; may be NULL */
+    const lh_schedule *initial_schedule; /* initial schedule to improve; may be NULL */
     /* Called a few times per second from the thread that called lh_solve().
      * Returning true stops the search, which then returns its best result. */
     bool (*progress)(void *context, const lh_solve_progress *now);
@@ -64,7 +64,7 @@ typedef struct lh_solve_options {
     int64_t target_ns;
     /* Comma-separated names of engines to disable, to measure their
      * contribution. NULL: none. Results remain valid. */
-    const char *without;
+    const char *disabled_engines;
 } lh_solve_options;
 
 /* Returns the number of search engines. */
@@ -73,7 +73,7 @@ LH_API uint32_t lh_n_solve_engines(void);
  * Static storage. */
 LH_API const char *lh_solve_engine_name(uint32_t i);  /* "beams" */
 LH_API const char *lh_solve_engine_about(uint32_t i); /* one line */
-enum { LH_MOST_SOLVE_ENGINES = 32 };
+enum { LH_MAX_SOLVE_ENGINES = 32 };
 
 /* Statistics of one engine. */
 typedef struct lh_solve_engine {
@@ -99,7 +99,7 @@ typedef struct lh_solution {
     const char *proven_by; /* "closed form", "lattice", "search", ... */
     char why[160];         /* bottleneck, or reason for infeasibility */
     uint32_t n_engines;
-    lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
+    lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } lh_solution;
 
 /* Searches the fastest schedule. `options` may be NULL: no limits. Stopping

@@ -62,13 +62,13 @@ LH_API const char *lh_version(void);
  * Returns the length of the complete result. Writes as many whole characters as
  * fit into `buffer` (`room` bytes), and a NUL (nothing if `room` is 0). Error
  * texts are unescaped; the caller that prints them must use this function. */
-LH_API size_t lh_text_show(const char *text, size_t len, char *buffer,
+LH_API size_t lh_text_escape(const char *text, size_t len, char *buffer,
                            size_t room);
 /* Escapes JSON text without changing its meaning: these characters become
  * \u001b or \u202e. Only bytes that are not valid UTF-8, which JSON excludes,
  * are replaced by \ufffd. Line ends between values are preserved. Return value
  * and `buffer` as in lh_text_escape(). */
-LH_API size_t lh_json_show(const char *text, size_t len, char *buffer,
+LH_API size_t lh_json_escape(const char *text, size_t len, char *buffer,
                            size_t room);
 
 /* Detects the file kind from its key `longhaul`: "pipeline", "job", "plan",
@@ -76,9 +76,9 @@ LH_API size_t lh_json_show(const char *text, size_t len, char *buffer,
  * the word after that key, at the beginning of a line or in a JSON map, so the
  * start of a file is sufficient; the actual parser validates. Writes to `kind`,
  * which must hold LH_KIND_TEXT_SIZE bytes, and returns it. */
-#define LH_KIND_TEXT 24
+#define LH_KIND_TEXT_SIZE 24
 /* Detects the file kind, see above. */
-LH_API char *lh_text_kind(const char *text, char *kind);
+LH_API char *lh_text_detect_kind(const char *text, char *kind);
 
 /* Frees text returned by a longhaul call. NULL is a no-op. */
 LH_API void lh_text_free(char *text);

@@ -53,7 +53,7 @@ typedef struct lh_trace_collective {
 /* A copy of a microbatch's offloaded activations, to or from the host. */
 typedef struct lh_trace_offload {
     uint32_t chunk, microbatch, device;
-    bool is_back;
+    bool is_reload;
     int64_t ready_ns, depart_ns, end_ns;
 } lh_trace_offload;
 

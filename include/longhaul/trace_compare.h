@@ -31,14 +31,14 @@ typedef struct lh_trace_difference {
     uint64_t n_only_predicted, n_only_measured;
     double mean_start_ns; /* mean absolute difference of start times */
     int64_t worst_start_ns;
-    char worst[LH_PASS_TEXT]; /* pass with the largest difference */
+    char worst[LH_PASS_TEXT_SIZE]; /* pass with the largest difference */
     /* Divergence: the first pass, by predicted time, whose start differs by
      * more than 0.1 % of the makespan; "": none. */
-    char parts[LH_PASS_TEXT];
-    uint32_t parts_device;
-    int64_t parts_at_ns, parts_by_ns; /* predicted start; delay in the
+    char divergence[LH_PASS_TEXT_SIZE];
+    uint32_t divergence_device;
+    int64_t divergence_ns, divergence_delay_ns; /* predicted start; delay in the
                                        * measurement */
-    bool parts_waits; /* the prediction has it wait for a message */
+    bool divergence_waits; /* the prediction has it wait for a message */
 } lh_trace_difference;
 
 /* Compares two traces. LH_EINPUT: the traces belong to different jobs (numbers

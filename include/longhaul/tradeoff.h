@@ -18,7 +18,7 @@ typedef struct lh_tradeoff_options {
     /* Solver options per step, with the makespan as objective. The effort
      * applies to one step (0: 2 million), the time limit to all steps together;
      * target_ns is ignored. NULL: defaults. */
-    const lh_solve_options *each;
+    const lh_solve_options *solve_options;
     int64_t makespan_ns; /* target makespan; 0: minimum within the pipeline's
                           * limits */
     uint32_t points;     /* maximum points of a curve; 0: 64 */
@@ -29,7 +29,7 @@ typedef struct lh_memory_point {
     int64_t limit;       /* maximum memory on any device */
     int64_t limit_bound; /* proven: below this limit no schedule ends within
                           * `target_ns` */
-    int64_t kept_ns;     /* requested makespan */
+    int64_t target_ns;     /* requested makespan */
     int64_t makespan_ns; /* schedule's makespan, <= target_ns */
     int64_t bound_ns;    /* lower bound on the makespan within `limit` */
     /* OPTIMAL if makespan_ns is proven minimal within `limit`, else FEASIBLE.
@@ -42,7 +42,7 @@ typedef struct lh_memory_point {
  * limit == limit_bound: proven minimal. `options` may be NULL. Release with
  * lh_memory_point_fini(). LH_EINFEASIBLE: no such schedule exists, or none was
  * found; `err` says which. */
-LH_API lh_status lh_least_memory(const lh_pipeline *pipeline,
+LH_API lh_status lh_minimise_memory(const lh_pipeline *pipeline,
                                  const lh_tradeoff_options *options,
                                  lh_memory_point *out, lh_error *err);
 /* frees; NULL is a no-op */

@@ -98,7 +98,7 @@ LH_API double lh_flow_efficiency(lh_recovery recovery, const lh_flow *flow);
  * largest multinomial count [Lev], with the sum of truncated Poisson variables
  * by saddle point. Above 64 flows per path: the largest of as many normal
  * variables. 0 flows or paths: 0. */
-LH_API double lh_ecmp_busiest(double flows, double paths);
+LH_API double lh_ecmp_busiest_path_flows(double flows, double paths);
 
 /* Returns the fraction of packets that a block code cannot restore. Any `data`
  * packets out of data + parity restore all (Reed-Solomon, or any maximum
@@ -166,14 +166,14 @@ typedef struct lh_link_load {
     double loss;             /* packet loss, 0..1 */
     double oversubscription; /* >= 1: competing demand */
     double senders;          /* GPUs that send concurrently, equal amounts */
-    double own_bytes_per_s;  /* sender's network interface; 0: no limit */
+    double interface_bytes_per_s;  /* sender's network interface; 0: no limit */
     double message_bytes;    /* bytes per message from one sender; 0: none */
 } lh_link_load;
 
 /* Limiting factor of the rate. */
 typedef enum lh_link_limit {
     LH_LIMIT_SHARE,  /* sender's share of the link or of its path */
-    LH_LIMIT_OWN,    /* its network interface */
+    LH_LIMIT_INTERFACE,    /* its network interface */
     LH_LIMIT_WINDOW, /* unacknowledged window */
 } lh_link_limit;
 

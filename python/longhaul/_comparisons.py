@@ -111,7 +111,7 @@ def compare(
         sim=sim_options(receives, coupled, fifo),
         objective=objective_number(objective),
         jitter=jitter.struct() if jitter else None,
-        by=numbered(lib.lh_compare_by_name, "by", by, lib.lh_n_compare_bys()),
+        by=numbered(lib.lh_compare_criterion_name, "by", by, lib.lh_n_compare_criteria()),
         progress=lib.longhaul_on_point,
         context=search.context,
     )

@@ -28,8 +28,8 @@ class Text:
         else:
             self.path = self.name = os.fsdecode(source)
             self.text = _file(self.path)
-        kind = ffi.new(f"char[{lib.LH_KIND_TEXT}]")
-        self.kind = text_of(lib.lh_text_kind(self.text, kind))
+        kind = ffi.new(f"char[{lib.LH_KIND_TEXT_SIZE}]")
+        self.kind = text_of(lib.lh_text_detect_kind(self.text, kind))
 
     @property
     def folder(self) -> bytes:

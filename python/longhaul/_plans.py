@@ -219,7 +219,7 @@ _CHOICE_KEYS = frozenset(field.name for field in dataclasses.fields(Choice))
 
 
 class _Question:
-    """lh_plan_question, with what it points to."""
+    """lh_plan_whatif_question, with what it points to."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class _Question:
                 change.to = b
                 i += 1
         self._text = ffi.new("char[]", ",".join(texts).encode())
-        self.struct = ffi.new("lh_plan_question *")
+        self.struct = ffi.new("lh_plan_whatif_question *")
         self.struct.text = self._text
         self.struct.n_changes = i
         self.struct.changes = self._changes
@@ -379,7 +379,7 @@ def plan(
         "max_chunk_ratio": max_chunk_ratio,
         "sub_blocks": sub_blocks,
         "jitter": jitter.struct() if jitter else None,
-        "by": numbered(lib.lh_plan_by_name, "by", by, 2),
+        "by": numbered(lib.lh_plan_statistic_name, "by", by, 2),
         "goal": _among("objective", objective, _GOALS),
         "usd_per_gpu_hour": gpu_hour_usd,
         "usd_per_gb": per_gb_usd,

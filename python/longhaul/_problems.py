@@ -132,7 +132,7 @@ class Order:
 
 
 def is_method(name: str) -> bool:
-    return lib.lh_best_find(encoded(name), ffi.NULL) == lib.LH_OK
+    return lib.lh_scheduler_check_name(encoded(name), ffi.NULL) == lib.LH_OK
 
 
 def best_of(
@@ -145,21 +145,21 @@ def best_of(
     without: str | None = None,
     **method: Any,
 ) -> Any:
-    """lh_best of a method."""
+    """lh_scheduler_result of a method."""
     how = options("lh_method_options", sim=sim, **method)
     kept = None if without is None else ffi.new("char[]", without.encode())
     given = options(
-        "lh_best_options",
+        "lh_scheduler_options",
         method=how,
         effort=effort,
         progress=lib.longhaul_on_solve,
         context=search.context,
         without=kept,
     )
-    best = ffi.gc(ffi.new("lh_best *"), lib.lh_best_fini)
+    best = ffi.gc(ffi.new("lh_scheduler_result *"), lib.lh_scheduler_result_fini)
     search.run(
         lambda: try_call(
-            lib.lh_best_schedule,
+            lib.lh_scheduler_run,
             name.encode(),
             problem.pipeline,
             given,
@@ -170,7 +170,7 @@ def best_of(
 
 
 def taken(found: Any) -> Any:
-    """The schedule of an lh_best or lh_solution, which has it no more."""
+    """The schedule of an lh_scheduler_result or lh_solution, which has it no more."""
     schedule = ffi.gc(found.schedule, lib.lh_schedule_free)
     found.schedule = ffi.NULL
     return schedule
@@ -213,5 +213,5 @@ def order_of(
         )
         return Order(taken(best), text_of(best.method))
     if "." not in name and "/" not in name:  # it was meant to be a method
-        try_call(lib.lh_best_find, name.encode())
+        try_call(lib.lh_scheduler_check_name, name.encode())
     return Order(schedule_of_file(name, sim.fifo), name)

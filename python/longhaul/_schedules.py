@@ -147,10 +147,10 @@ def schedule(
     """
     problem = Problem(what)
     sim = sim_options(receives, coupled, fifo)
-    try_call(lib.lh_best_find, method.encode())
+    try_call(lib.lh_scheduler_check_name, method.encode())
     search = Search(method, progress)
     told: dict[str, Any]
-    if lib.lh_best_is_search(method.encode()):
+    if lib.lh_scheduler_is_search(method.encode()):
         found = _solved(
             problem,
             search,
@@ -258,12 +258,12 @@ def _told_schedule(
         made = owned(
             "lh_schedule",
             lib.lh_schedule_free,
-            lib.lh_schedule_whole,
+            lib.lh_schedule_merge_parts,
             problem.pipeline,
             made,
         )
     plain, fifo_ns = ffi.new("lh_schedule **"), ffi.new("int64_t *")
-    try_call(lib.lh_weigh_links, problem.pipeline, made, sim, plain, fifo_ns)
+    try_call(lib.lh_schedule_drop_useless_link_orders, problem.pipeline, made, sim, plain, fifo_ns)
     if plain[0] != ffi.NULL:
         made = ffi.gc(plain[0], lib.lh_schedule_free)
     timeline = owned(
@@ -308,4 +308,4 @@ def _makespan(problem: Problem, order: Any, sim: Any) -> int:
 
 def methods() -> tuple[str, ...]:
     """The names of all methods, "auto" and "optimal" among them."""
-    return tuple(text_of(lib.lh_best_name(i)) for i in range(lib.lh_n_best()))
+    return tuple(text_of(lib.lh_scheduler_name(i)) for i in range(lib.lh_n_schedulers()))

@@ -97,11 +97,11 @@ class Simulation(Result):
 
     def passes(self) -> list[dict[str, Any]]:
         """Every pass: device, pass, kind, chunk, microbatch, times in s."""
-        name = ffi.new(f"char[{lib.LH_PASS_TEXT}]")
+        name = ffi.new(f"char[{lib.LH_PASS_TEXT_SIZE}]")
         rows: list[dict[str, Any]] = []
         for i in range(self._trace.n_runs):
             run = self._trace.runs[i]
-            text = text_of(lib.lh_pass_text(ffi.addressof(run, "pass"), name))
+            text = text_of(lib.lh_pass_format(ffi.addressof(run, "pass"), name))
             rows.append(
                 {
                     "device": run.device,

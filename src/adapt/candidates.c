@@ -19,7 +19,7 @@
 typedef enum candidate_kind {
     ORIGINAL,
     METHOD,
-    SEARCHED,
+    SEARCH_METHOD,
     OPTIMAL
 } candidate_kind;
 static const struct {
@@ -27,11 +27,11 @@ static const struct {
     candidate_kind kind;
 } candidates[] = {
     {"original", ORIGINAL}, {"slack", METHOD},        {"steady-slack", METHOD},
-    {"greedy", METHOD},     {"look-ahead", SEARCHED}, {LH_OPTIMAL, OPTIMAL},
+    {"greedy", METHOD},     {"look-ahead", SEARCH_METHOD}, {LH_OPTIMAL, OPTIMAL},
 };
 enum {
     N_CANDIDATES = sizeof candidates / sizeof *candidates,
-    MADE_PER_UNIT = 8, /* passes scheduled or simulated per work unit */
+    PASSES_PER_UNIT = 8, /* passes scheduled or simulated per work unit */
     SEARCHED_UNITS = 11
 };
 
@@ -41,15 +41,15 @@ const char *lh_adapt_candidate(uint32_t i)
 }
 
 /* One data path with the pipeline transformed for it. */
-typedef struct way {
+typedef struct path_context {
     lh_data_path path;
     const bool *links; /* MIXED: the delegated links */
     lh_pipeline *pipeline;
     lh_sim_options sim;
     lh_evaluator *judge;
-} way;
+} path_state;
 
-enum { MOST_WAYS = 4 };
+enum { MAX_PATHS = 4 };
 
 /* Search state. */
 typedef struct search {
@@ -57,20 +57,20 @@ typedef struct search {
     const lh_pipeline *now;
     uint64_t passes;
     uint32_t n_ways; /* the first is the running one */
-    way ways[MOST_WAYS];
+    path_state ways[MAX_PATHS];
     uint32_t best; /* best candidate's path index */
-    lhi_found found;
+    lhi_adapt_candidate_result found;
 } search;
 
 /* --- paths ---------------------------------------------------------------- */
 
 /* Transforms `p` for messages over `path`. The caller ends *w with free_path(),
  * after a failure too. */
-static lh_status make_way(const lh_adapt *a, const lh_pipeline *p,
-                          lh_data_path path, const bool *links, way *w,
+static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
+                          lh_data_path path, const bool *links, path_state *w,
                           lh_error *err)
 {
-    *w = (way){.path = path, .links = links, .sim = a->sim};
+    *w = (path_state){.path = path, .links = links, .sim = a->sim};
     if (path == LH_DATA_PATH_DIRECT) {
         LHI_TRY(lhi_pipeline_copy(p, &w->pipeline, err));
     } else {
@@ -81,18 +81,18 @@ static lh_status make_way(const lh_adapt *a, const lh_pipeline *p,
     return lh_evaluator_make(w->pipeline, &w->sim, &w->judge, err);
 }
 
-static void end_way(way *w)
+static void free_path(path_state *w)
 {
     lh_evaluator_free(w->judge);
     lh_pipeline_free(w->pipeline);
 }
 
-static lh_status add_way(search *s, lh_data_path path, const bool *links,
+static lh_status add_path(search *s, lh_data_path path, const bool *links,
                          lh_error *err)
 {
     lh_bound bound;
-    way *w = &s->ways[s->n_ways++];
-    LHI_TRY(make_way(s->adapt, s->now, path, links, w, err));
+    path_state *w = &s->ways[s->n_ways++];
+    LHI_TRY(make_path(s->adapt, s->now, path, links, w, err));
     LHI_TRY(lh_lower_bound(w->pipeline, &bound, err));
     if (s->n_ways == 1 || bound.ns < s->found.bound_ns)
         s->found.bound_ns = bound.ns;
@@ -101,13 +101,13 @@ static lh_status add_way(search *s, lh_data_path path, const bool *links,
 
 /* Marks the links that are slow now, and all links of the same resource.
  * Returns whether there is one. */
-static bool mark_slow(const lh_adapt *a, const lh_adapt_now *now, bool *slow)
+static bool mark_slow(const lh_adapt *a, const lh_adapt_input *now, bool *slow)
 {
     const lh_pipeline *p = a->pipeline;
     bool any = false;
     memset(slow, 0, p->n_links * sizeof *slow);
     for (uint32_t i = 0; i < now->n_events; i++) {
-        if (now->events[i].what != LH_MONITOR_LINK)
+        if (now->events[i].target != LH_MONITOR_LINK)
             continue;
         uint32_t r = p->link_resources[now->events[i].index];
         for (uint32_t l = 0; l < p->n_links; l++)
@@ -117,34 +117,34 @@ static bool mark_slow(const lh_adapt *a, const lh_adapt_now *now, bool *slow)
     return any;
 }
 
-static lh_status add_ways(search *s, const lh_adapt_now *now, lh_error *err)
+static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
-    LHI_TRY(add_way(s, a->path, a->running_links, err));
+    LHI_TRY(add_path(s, a->path, a->running_links, err));
     if (!a->may_delegate)
         return LH_OK;
     if (a->path != LH_DATA_PATH_DIRECT)
-        LHI_TRY(add_way(s, LH_DATA_PATH_DIRECT, NULL, err));
+        LHI_TRY(add_path(s, LH_DATA_PATH_DIRECT, NULL, err));
     if (a->path != LH_DATA_PATH_DELEGATED)
-        LHI_TRY(add_way(s, LH_DATA_PATH_DELEGATED, NULL, err));
+        LHI_TRY(add_path(s, LH_DATA_PATH_DELEGATED, NULL, err));
     /* If copies take no time, delegating all links is at least as good as a
      * mix. */
-    if (a->staging_counts && mark_slow(a, now, a->slow_links))
-        LHI_TRY(add_way(s, LH_DATA_PATH_MIXED, a->slow_links, err));
+    if (a->has_staging_time && mark_slow(a, now, a->slow_links))
+        LHI_TRY(add_path(s, LH_DATA_PATH_MIXED, a->slow_links, err));
     return LH_OK;
 }
 
-static void free_ways(search *s)
+static void free_paths(search *s)
 {
     for (uint32_t i = 0; i < s->n_ways; i++)
-        end_way(&s->ways[i]);
+        free_path(&s->ways[i]);
 }
 
 /* --- candidates ----------------------------------------------------------- */
 
 /* Checks whether a status only rules out this candidate: the method does not
  * apply, or the schedule deadlocks or does not fit. */
-static bool is_none(lh_status status)
+static bool is_inapplicable(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
            status == LH_EDEADLOCK;
@@ -152,9 +152,9 @@ static bool is_none(lh_status status)
 
 /* Turns a status that only rules out a candidate into LH_OK; copies `why` into
  * `err` for the others. */
-static lh_status pass_on(lh_status status, const lh_error *why, lh_error *err)
+static lh_status filter_status(lh_status status, const lh_error *why, lh_error *err)
 {
-    if (status == LH_OK || is_none(status))
+    if (status == LH_OK || is_inapplicable(status))
         return LH_OK;
     if (err)
         *err = *why;
@@ -163,13 +163,13 @@ static lh_status pass_on(lh_status status, const lh_error *why, lh_error *err)
 
 /* Checks whether a faster schedule is admissible: with a required reduction
  * order, only one that matches it. */
-static lh_status may_follow(const search *s, const lh_schedule *schedule,
+static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                             bool *may, lh_error *err)
 {
     *may = true;
-    if (!s->adapt->sums)
+    if (!s->adapt->reduction_order)
         return LH_OK;
-    return lhi_sum_order_agrees(s->now, s->adapt->sums, schedule, may, err);
+    return lhi_reduction_order_matches(s->now, s->adapt->reduction_order, schedule, may, err);
 }
 
 /* Evaluates a schedule; keeps it as the best candidate, or frees it. */
@@ -180,9 +180,9 @@ static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
     bool may = false;
     lh_error why = {0};
     lh_status status = lh_evaluator_run(s->ways[w].judge, schedule, &ns, &why);
-    s->found.effort += s->passes / MADE_PER_UNIT;
+    s->found.effort += s->passes / PASSES_PER_UNIT;
     if (status == LH_OK && ns < s->found.predicted_ns)
-        status = may_follow(s, schedule, &may, &why);
+        status = check_admissible(s, schedule, &may, &why);
     if (may) {
         lh_schedule_free(s->found.schedule);
         s->found.schedule = schedule;
@@ -192,12 +192,12 @@ static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
         return LH_OK;
     }
     lh_schedule_free(schedule);
-    return pass_on(status, &why, err);
+    return filter_status(status, &why, err);
 }
 
 /* Checks whether a schedule made for one path fits the host memory on path `w`.
  */
-static lh_status check_room(const search *s, uint32_t w, const lh_schedule *of,
+static lh_status check_memory(const search *s, uint32_t w, const lh_schedule *of,
                             bool *fits, lh_error *err)
 {
     lh_timeline *t;
@@ -209,7 +209,7 @@ static lh_status check_room(const search *s, uint32_t w, const lh_schedule *of,
     lh_status status =
         lh_simulate(s->ways[w].pipeline, of, &s->ways[w].sim, &t, &why);
     if (status != LH_OK)
-        return pass_on(status, &why, err);
+        return filter_status(status, &why, err);
     *fits = lh_timeline_fits(t, NULL);
     lh_timeline_free(t);
     return LH_OK;
@@ -221,7 +221,7 @@ static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
 {
     bool fits;
     lh_schedule *copy = NULL;
-    LHI_TRY(check_room(s, w, of, &fits, err));
+    LHI_TRY(check_memory(s, w, of, &fits, err));
     if (!fits)
         return LH_OK;
     LHI_TRY(lhi_schedule_copy(of, &copy, err));
@@ -239,10 +239,10 @@ static lh_status try_method(search *s, uint32_t w, const char *name,
                                  .bound_ns = s->found.bound_ns};
     lh_status status =
         lh_method_run(name, s->ways[w].pipeline, &o, &schedule, NULL, &why);
-    s->found.effort += s->passes / MADE_PER_UNIT;
+    s->found.effort += s->passes / PASSES_PER_UNIT;
     if (status == LH_OK)
         return judge(s, w, schedule, name, err);
-    return pass_on(status, &why, err);
+    return filter_status(status, &why, err);
 }
 
 /* Evaluates a search method on the best path, if the budget suffices. */
@@ -265,11 +265,11 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
         return LH_OK;
     const lh_solve_options o = {.size = sizeof o,
                                 .effort = a->effort - s->found.effort,
-                                .start = s->found.schedule ? s->found.schedule
+                                .initial_schedule = s->found.schedule ? s->found.schedule
                                                            : a->running};
     lh_status status = lh_solve(s->ways[s->best].pipeline, &o, &solution, &why);
     if (status != LH_OK)
-        return pass_on(status, &why, err);
+        return filter_status(status, &why, err);
     s->found.effort += solution.effort;
     /* The solver's bound holds for this path only; another path may have a
      * lower one. */
@@ -284,7 +284,7 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
 static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
 {
     const char *name = candidates[i].name;
-    if (candidates[i].kind == SEARCHED)
+    if (candidates[i].kind == SEARCH_METHOD)
         return try_searched(s, name, err);
     if (candidates[i].kind == OPTIMAL)
         return try_optimal(s, name, err);
@@ -299,8 +299,8 @@ static lh_status try_all(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
     LHI_TRY(
-        lh_evaluator_run(s->ways[0].judge, a->running, &s->found.now_ns, err));
-    s->found.predicted_ns = s->found.now_ns;
+        lh_evaluator_run(s->ways[0].judge, a->running, &s->found.current_ns, err));
+    s->found.predicted_ns = s->found.current_ns;
     for (uint32_t w = 1; w < s->n_ways; w++)
         LHI_TRY(try_copy(s, w, a->running, s->found.name, err));
     for (uint32_t i = 0; i < N_CANDIDATES; i++) {
@@ -315,37 +315,37 @@ static lh_status try_all(search *s, lh_error *err)
 
 /* Computes a schedule's iteration time on a path without slowdowns; *ns is 0 if
  * it does not apply or deadlocks. */
-static lh_status judge_quiet(const lh_adapt *a, lh_data_path path,
+static lh_status evaluate_without_slowdowns(const lh_adapt *a, lh_data_path path,
                              const bool *links, const lh_schedule *schedule,
                              int64_t *ns, lh_error *err)
 {
-    way w;
+    path_state w;
     lh_error why = {0};
-    lh_status status = make_way(a, a->pipeline, path, links, &w, &why);
+    lh_status status = make_path(a, a->pipeline, path, links, &w, &why);
     *ns = 0;
     if (status == LH_OK)
         status = lh_evaluator_run(w.judge, schedule, ns, &why);
-    end_way(&w);
-    return pass_on(status, &why, err);
+    free_path(&w);
+    return filter_status(status, &why, err);
 }
 
 /* Computes how much longer the best candidate takes than the running schedule
  * once all slowdowns are over. */
-static lh_status find_loss(search *s, lh_error *err)
+static lh_status compute_loss(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
     int64_t kept, found;
     if (!s->found.schedule)
         return LH_OK;
-    LHI_TRY(judge_quiet(a, a->path, a->running_links, a->running, &kept, err));
-    LHI_TRY(judge_quiet(a, s->found.path, s->found.links, s->found.schedule,
+    LHI_TRY(evaluate_without_slowdowns(a, a->path, a->running_links, a->running, &kept, err));
+    LHI_TRY(evaluate_without_slowdowns(a, s->found.path, s->found.links, s->found.schedule,
                         &found, err));
-    s->found.effort += 2 * (s->passes / MADE_PER_UNIT);
-    s->found.loss_ns = found > kept ? found - kept : 0;
+    s->found.effort += 2 * (s->passes / PASSES_PER_UNIT);
+    s->found.loss_after_ns = found > kept ? found - kept : 0;
     return LH_OK;
 }
 
-lh_status lhi_find_better(lh_adapt *a, const lh_adapt_now *now, lhi_found *out,
+lh_status lhi_adapt_find_candidate(lh_adapt *a, const lh_adapt_input *now, lhi_adapt_candidate_result *out,
                           lh_error *err)
 {
     const lh_pipeline *p = now->pipeline;
@@ -353,20 +353,20 @@ lh_status lhi_find_better(lh_adapt *a, const lh_adapt_now *now, lhi_found *out,
                 .now = p,
                 .passes = UINT64_C(3) * p->n_chunks * p->n_microbatches,
                 .found = {.name = a->running_name}};
-    lh_status status = add_ways(&s, now, err);
+    lh_status status = add_paths(&s, now, err);
     if (status == LH_OK)
         status = try_all(&s, err);
     if (status == LH_OK) {
         s.found.path = s.ways[s.best].path;
         s.found.links = s.ways[s.best].links;
         if (now->n_events > 0)
-            status = find_loss(&s, err);
+            status = compute_loss(&s, err);
     }
     if (status == LH_OK) {
         *out = s.found;
     } else {
         lh_schedule_free(s.found.schedule);
     }
-    free_ways(&s);
+    free_paths(&s);
     return status;
 }

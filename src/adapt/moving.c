@@ -6,27 +6,27 @@
 #include "course/course.h"
 
 /* Relative gain; estimates are not more accurate. */
-static const double LEAST_GAIN = 0.002;
+static const double MIN_GAIN = 0.002;
 
 /* --- hosts -----------------------------------------------------------------
  */
 
 /* Checks whether to search for a host exchange: once per state and assignment,
  * and again when the expected remaining duration has doubled. */
-static bool hosts_are_due(lhi_moves_tried *t, const lhi_moves_now *now)
+static bool is_host_search_due(lhi_migration_history *t, const lhi_migration_state *now)
 {
     uint32_t n;
-    uint64_t lasts = now->decision->lasts;
-    lh_monitor_going_on(now->monitor, &n);
-    if (!now->course || n == 0 || lasts == 0)
+    uint64_t lasts = now->decision->benefit_steps;
+    lh_monitor_active_events(now->monitor, &n);
+    if (!now->timeline || n == 0 || lasts == 0)
         return false;
-    if (t->was_tried && t->state == now->state && t->spot == now->spot &&
-        lasts < 2 * t->lasts)
+    if (t->hosts_searched && t->state == now->state && t->hosts_assignment == now->assignment &&
+        lasts < 2 * t->hosts_steps)
         return false;
-    t->was_tried = true;
+    t->hosts_searched = true;
     t->state = now->state;
-    t->spot = now->spot;
-    t->lasts = lasts;
+    t->hosts_assignment = now->assignment;
+    t->hosts_steps = lasts;
     return true;
 }
 
@@ -35,45 +35,45 @@ static bool hosts_are_due(lhi_moves_tried *t, const lhi_moves_now *now)
 static bool is_better(int64_t predicted_ns, int64_t move_ns,
                       const lh_decision *d)
 {
-    double lasts = (double)d->lasts;
+    double lasts = (double)d->benefit_steps;
     return (double)predicted_ns * lasts + (double)move_ns <
            (double)d->predicted_ns * lasts;
 }
 
-static lh_status find_exchange(const lhi_moves_now *now, lh_exchange **out,
+static lh_status find_exchange(const lhi_migration_state *now, lh_host_exchange **out,
                                lh_error *err)
 {
-    lh_hosts_now slow;
-    const lh_exchange_options o = {.size = sizeof o,
+    lh_host_slowdowns slow;
+    const lh_host_exchange_options o = {.size = sizeof o,
                                    .hosts = now->hosts,
                                    .sim = now->sim,
-                                   .lasts = (double)now->decision->lasts};
+                                   .benefit_steps = (double)now->decision->benefit_steps};
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status =
-        lhi_course_hosts(now->course, now->state, mem, &slow, err);
+        lhi_event_timeline_host_slowdowns(now->timeline, now->state, mem, &slow, err);
     if (status == LH_OK)
-        status = lh_places_exchange(
-            now->places ? now->places : now->course->places, &slow,
+        status = lh_host_placement_find_exchange(
+            now->placement ? now->placement : now->timeline->placement, &slow,
             now->schedule, &o, out, err);
     lhi_arena_free(mem);
     return status;
 }
 
 /* Searches for a host exchange. *out is NULL if hosts stay. */
-static lh_status move_hosts(lhi_moves_tried *tried, const lhi_moves_now *now,
-                            lh_exchange **out, lh_error *err)
+static lh_status find_host_migration(lhi_migration_history *tried, const lhi_migration_state *now,
+                            lh_host_exchange **out, lh_error *err)
 {
-    lh_exchange *x;
+    lh_host_exchange *x;
     *out = NULL;
-    if (!hosts_are_due(tried, now))
+    if (!is_host_search_due(tried, now))
         return LH_OK;
     LHI_TRY(find_exchange(now, &x, err));
     if (x->is_exchange && is_better(x->predicted_ns, x->move_ns, now->decision))
         *out = x;
     else
-        lh_exchange_free(x);
+        lh_host_exchange_free(x);
     return LH_OK;
 }
 
@@ -83,54 +83,54 @@ static lh_status move_hosts(lhi_moves_tried *tried, const lhi_moves_now *now,
 /* Checks whether to search for a layer migration: while a device is slow or
  * layers are away from their first chunk. Once per notice and assignment, and
  * again when the expected remaining duration has doubled. */
-static bool layers_are_due(lhi_moves_tried *t, const lhi_moves_now *now)
+static bool is_layer_search_due(lhi_migration_history *t, const lhi_migration_state *now)
 {
     uint32_t n;
-    uint64_t lasts = now->decision->lasts;
-    const lh_monitor_event *all = lh_monitor_going_on(now->monitor, &n);
-    bool is_slow = now->numbers != NULL;
+    uint64_t lasts = now->decision->benefit_steps;
+    const lh_monitor_event *all = lh_monitor_active_events(now->monitor, &n);
+    bool is_slow = now->layer_counts != NULL;
     for (uint32_t i = 0; i < n; i++)
-        is_slow = is_slow || all[i].what == LH_MONITOR_DEVICE;
+        is_slow = is_slow || all[i].target == LH_MONITOR_DEVICE;
     if (!now->layers || !is_slow || lasts == 0 ||
-        (t->notices == now->n_notices && t->layers_spot == now->spot &&
-         lasts < 2 * t->layers_lasts))
+        (t->n_events == now->n_events && t->layers_assignment == now->assignment &&
+         lasts < 2 * t->layers_steps))
         return false;
-    t->notices = now->n_notices;
-    t->layers_spot = now->spot;
-    t->layers_lasts = lasts;
+    t->n_events = now->n_events;
+    t->layers_assignment = now->assignment;
+    t->layers_steps = lasts;
     return true;
 }
 
-static lh_status move_layers(lhi_moves_tried *tried, const lhi_moves_now *now,
-                             lh_layer_move **out, lh_error *err)
+static lh_status find_layer_migration(lhi_migration_history *tried, const lhi_migration_state *now,
+                             lh_layer_migration **out, lh_error *err)
 {
-    lh_layer_move *m;
+    lh_layer_migration *m;
     const lh_layers_options o = {.size = sizeof o,
-                                 .numbers = now->numbers,
+                                 .layer_counts = now->layer_counts,
                                  .sim = now->sim,
                                  .layer_ns = now->layer_ns,
-                                 .lasts = (double)now->decision->lasts};
+                                 .benefit_steps = (double)now->decision->benefit_steps};
     *out = NULL;
-    if (!layers_are_due(tried, now))
+    if (!is_layer_search_due(tried, now))
         return LH_OK;
-    LHI_TRY(lh_layers_find(now->layers, now->estimated, now->schedule, &o, &m,
+    LHI_TRY(lh_layers_find_partition(now->layers, now->estimated, now->schedule, &o, &m,
                            err));
     if (m->is_move &&
-        (double)m->predicted_ns <= (1 - LEAST_GAIN) * (double)m->now_ns &&
+        (double)m->predicted_ns <= (1 - MIN_GAIN) * (double)m->current_ns &&
         is_better(m->predicted_ns, m->move_ns, now->decision))
         *out = m;
     else
-        lh_layer_move_free(m);
+        lh_layer_migration_free(m);
     return LH_OK;
 }
 
-lh_status lhi_moves_find(lhi_moves_tried *tried, const lhi_moves_now *now,
-                         lhi_moves_found *out, lh_error *err)
+lh_status lhi_migration_find(lhi_migration_history *tried, const lhi_migration_state *now,
+                         lhi_migration *out, lh_error *err)
 {
-    lhi_moves_found found = {0};
-    LHI_TRY(move_hosts(tried, now, &found.exchange, err));
+    lhi_migration found = {0};
+    LHI_TRY(find_host_migration(tried, now, &found.exchange, err));
     if (!found.exchange)
-        LHI_TRY(move_layers(tried, now, &found.layers, err));
+        LHI_TRY(find_layer_migration(tried, now, &found.layers, err));
     *out = found;
     return LH_OK;
 }

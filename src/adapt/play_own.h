@@ -15,60 +15,60 @@
 
 /* An assignment of hosts and layers for part of the run, with the pipelines of
  * all states under it. */
-typedef struct lhi_spot {
+typedef struct lhi_emulation_assignment {
     uint32_t *hosts;          /* per place; NULL: the initial hosts */
-    uint32_t *numbers;        /* layers per chunk; NULL: the initial ones */
+    uint32_t *layer_counts;        /* layers per chunk; NULL: the initial ones */
     /* per state, initial layers; NULL: not built yet */
     lh_pipeline **pipelines;
-    lhi_jitter_draws **draws; /* per state; NULL: not built yet */
-} lhi_spot;
+    lhi_jitter_sampler **samples; /* per state; NULL: not built yet */
+} lhi_emulation_assignment;
 
 /* A version's origin. */
-typedef enum lhi_came {
-    LHI_CAME_SWITCH,   /* or the initial version */
-    LHI_CAME_EXCHANGE, /* differs from its predecessor in hosts only */
-    LHI_CAME_LAYERS    /* differs from its predecessor in layers only */
-} lhi_came;
+typedef enum lhi_version_origin {
+    LHI_ORIGIN_SWITCH,   /* or the initial version */
+    LHI_ORIGIN_EXCHANGE, /* differs from its predecessor in hosts only */
+    LHI_ORIGIN_LAYERS    /* differs from its predecessor in layers only */
+} lhi_version_origin;
 
 /* A configuration that runs from some step on. */
-typedef struct lhi_version {
+typedef struct lhi_emulation_version {
     const char *name;
     lh_schedule *schedule;
     lh_data_path path;
     bool *links; /* delegated links on the mixed path; else NULL */
-    uint32_t spot;
-    lhi_came came;
-} lhi_version;
+    uint32_t assignment;
+    lhi_version_origin origin;
+} lhi_emulation_version;
 
 /* One iteration's measurements. */
-typedef struct lhi_played_iteration {
+typedef struct lhi_emulated_iteration {
     bool is_known;
     int64_t ns;
-    lh_seen seen;
-    lh_seen_message *messages;
-    lh_seen_pass *passes;
-    lh_seen_collective *collectives;
-} lhi_played_iteration;
+    lh_observation observation;
+    lh_observed_message *messages;
+    lh_observed_pass *passes;
+    lh_observed_collective *collectives;
+} lhi_emulated_iteration;
 
 /* A simulated adaptive run's result. */
-struct lh_played {
+struct lh_emulation {
     lhi_arena *mem;
     uint64_t n_steps;
-    lh_played_step *steps;
-    uint32_t n_versions, n_notices, room_notices;
+    lh_emulated_step *steps;
+    uint32_t n_versions, n_events, events_capacity;
     /* Arrays have capacity for one entry more. Each version but the first has
      * one switch, exchange or layer migration, in order. */
-    lhi_version *versions;
+    lhi_emulation_version *versions;
     uint32_t n_switches, n_exchanges, n_layers;
-    lh_played_switch *switches;
-    lh_played_exchange *exchanges;
-    lh_played_layers *layers;
-    lh_played_notice *notices;
+    lh_emulated_switch *switches;
+    lh_emulated_exchange *exchanges;
+    lh_emulated_migration *layers;
+    lh_emulated_event *events;
 };
 
 /* Simulated run's state. */
-typedef struct lhi_playing {
-    const lh_course *course;
+typedef struct lhi_emulation_run {
+    const lh_event_timeline *timeline;
     lh_adapt_options adapt_options;
     const lh_jitter *jitter;
     bool exchange;
@@ -76,47 +76,47 @@ typedef struct lhi_playing {
     int64_t layer_ns;
     lh_adapt *adapt;
     lh_monitor *monitor;
-    uint32_t n_spots;
-    lhi_spot *spots;
-    lhi_played_iteration **known; /* cached results per version and state */
-    uint32_t n_known;             /* number of versions in `cached` */
-    lhi_played_iteration drawn;   /* with jitter: the last sampled iteration */
-    uint64_t follow_at; /* step at which the last version starts; UINT64_MAX:
+    uint32_t n_assignments;
+    lhi_emulation_assignment *assignments;
+    lhi_emulated_iteration **cached; /* cached results per version and state */
+    uint32_t n_cached;             /* number of versions in `cached` */
+    lhi_emulated_iteration sampled;   /* with jitter: the last sampled iteration */
+    uint64_t pending_step; /* step at which the last version starts; UINT64_MAX:
                          * none is pending */
-    uint32_t now;       /* running version's index */
-    lhi_moves_tried tried;
-    lh_played *out;
-} lhi_playing;
+    uint32_t running;       /* running version's index */
+    lhi_migration_history migrations;
+    lh_emulation *out;
+} lhi_emulation_run;
 
 /* Returns the simulator options for a version's data path. */
-lh_sim_options lhi_play_sim(const lhi_playing *play,
-                            const lhi_version *version);
+lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *play,
+                            const lhi_emulation_version *version);
 /* Appends a version to out->versions; `schedule` and `links` are copied. On
  * LH_OK it is pending. */
-lh_status lhi_play_add(lhi_playing *play, const char *name,
+lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
                        const lh_schedule *schedule, lh_data_path path,
                        const bool *links, uint32_t spot, lh_error *err);
 /* Adds an assignment; its pipelines are built on demand. NULL: the initial
  * hosts or layers per chunk. */
-lh_status lhi_spot_add(lhi_playing *play, const uint32_t *hosts,
+lh_status lhi_emulation_add_assignment(lhi_emulation_run *play, const uint32_t *hosts,
                        const uint32_t *numbers, lh_error *err);
 /* Frees all assignments and their pipelines. */
-void lhi_spots_free(lhi_playing *play);
+void lhi_emulation_free_assignments(lhi_emulation_run *play);
 /* Builds an assignment's pipeline, and its jitter samples, for a state if
  * missing. */
-lh_status lhi_spot_need(lhi_playing *play, uint32_t spot, uint32_t state,
+lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot, uint32_t state,
                         lh_error *err);
 
 /* Copies `pipeline`, which has the initial layers per chunk, with the layers
  * per chunk in the assignment. */
-lh_status lhi_spot_share(const lhi_playing *play, uint32_t spot,
+lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play, uint32_t spot,
                          const lh_pipeline *pipeline, lh_pipeline **out,
                          lh_error *err);
 
 /* Decides after a step whether hosts or layers migrate in place of the schedule
  * decision. *moves: a version was added. `estimated`: with the initial layers
  * per chunk. */
-lh_status lhi_play_moves(lhi_playing *play, uint64_t step,
+lh_status lhi_emulation_find_migration(lhi_emulation_run *play, uint64_t step,
                          const lh_pipeline *estimated,
                          const lh_decision *decision, bool *moves,
                          lh_error *err);

@@ -20,64 +20,64 @@ static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **out,
     return LH_OK;
 }
 
-lh_status lhi_spot_add(lhi_playing *p, const uint32_t *hosts,
+lh_status lhi_emulation_add_assignment(lhi_emulation_run *p, const uint32_t *hosts,
                        const uint32_t *numbers, lh_error *err)
 {
-    uint32_t states = lh_course_n_states(p->course);
-    size_t n = (size_t)p->n_spots + 1;
-    lhi_spot *more = realloc(p->spots, n * sizeof *more);
+    uint32_t states = lh_event_timeline_n_states(p->timeline);
+    size_t n = (size_t)p->n_assignments + 1;
+    lhi_emulation_assignment *more = realloc(p->assignments, n * sizeof *more);
     if (!more)
         return lhi_fail_nomem(err);
-    p->spots = more;
-    lhi_spot *spot = &more[p->n_spots++];
-    *spot = (lhi_spot){.pipelines = calloc(states, sizeof *spot->pipelines),
-                       .draws = calloc(states, sizeof *spot->draws)};
-    if (!spot->pipelines || !spot->draws)
+    p->assignments = more;
+    lhi_emulation_assignment *spot = &more[p->n_assignments++];
+    *spot = (lhi_emulation_assignment){.pipelines = calloc(states, sizeof *spot->pipelines),
+                       .samples = calloc(states, sizeof *spot->samples)};
+    if (!spot->pipelines || !spot->samples)
         return lhi_fail_nomem(err);
     if (hosts)
-        LHI_TRY(copy_numbers(hosts, lh_places_n_hosts(p->course->places),
+        LHI_TRY(copy_numbers(hosts, lh_host_placement_n_hosts(p->timeline->placement),
                              &spot->hosts, err));
-    return copy_numbers(numbers, p->course->base->n_chunks, &spot->numbers,
+    return copy_numbers(numbers, p->timeline->base->n_chunks, &spot->layer_counts,
                         err);
 }
 
-void lhi_spots_free(lhi_playing *p)
+void lhi_emulation_free_assignments(lhi_emulation_run *p)
 {
-    uint32_t states = lh_course_n_states(p->course);
-    for (uint32_t i = 0; i < p->n_spots; i++) {
-        lhi_spot *spot = &p->spots[i];
+    uint32_t states = lh_event_timeline_n_states(p->timeline);
+    for (uint32_t i = 0; i < p->n_assignments; i++) {
+        lhi_emulation_assignment *spot = &p->assignments[i];
         for (uint32_t s = 0; s < states; s++) {
             if (spot->pipelines)
                 lh_pipeline_free(spot->pipelines[s]);
-            if (spot->draws)
-                lhi_jitter_draws_free(spot->draws[s]);
+            if (spot->samples)
+                lhi_jitter_sampler_free(spot->samples[s]);
         }
         free(spot->pipelines);
-        free(spot->draws);
+        free(spot->samples);
         free(spot->hosts);
-        free(spot->numbers);
+        free(spot->layer_counts);
     }
-    free(p->spots);
+    free(p->assignments);
 }
 
-lh_status lhi_spot_need(lhi_playing *p, uint32_t i, uint32_t state,
+lh_status lhi_emulation_require_pipeline(lhi_emulation_run *p, uint32_t i, uint32_t state,
                         lh_error *err)
 {
-    lhi_spot *spot = &p->spots[i];
+    lhi_emulation_assignment *spot = &p->assignments[i];
     if (!spot->pipelines[state])
-        LHI_TRY(lh_course_pipeline_in(p->course, state, spot->hosts,
+        LHI_TRY(lh_event_timeline_pipeline_with_hosts(p->timeline, state, spot->hosts,
                                       &spot->pipelines[state], err));
-    if (p->jitter && !spot->draws[state])
-        return lhi_jitter_draws_make(spot->pipelines[state], p->jitter,
-                                     &spot->draws[state], err);
+    if (p->jitter && !spot->samples[state])
+        return lhi_jitter_sampler_make(spot->pipelines[state], p->jitter,
+                                     &spot->samples[state], err);
     return LH_OK;
 }
 
-lh_status lhi_spot_share(const lhi_playing *p, uint32_t spot,
+lh_status lhi_emulation_assign_layers(const lhi_emulation_run *p, uint32_t spot,
                          const lh_pipeline *pipeline, lh_pipeline **out,
                          lh_error *err)
 {
-    const uint32_t *numbers = p->spots[spot].numbers;
+    const uint32_t *numbers = p->assignments[spot].layer_counts;
     if (!numbers)
         return lhi_pipeline_copy(pipeline, out, err);
     return lh_layers_pipeline(p->layers, pipeline, numbers, out, err);

@@ -8,43 +8,43 @@
 #include <string.h>
 
 /* Grows all per-version arrays by one entry. */
-static lh_status make_room(lhi_playing *p, lh_error *err)
+static lh_status grow_arrays(lhi_emulation_run *p, lh_error *err)
 {
-    lh_played *o = p->out;
+    lh_emulation *o = p->out;
     size_t n = (size_t)o->n_versions + 1;
-    lhi_version *versions = realloc(o->versions, n * sizeof *versions);
+    lhi_emulation_version *versions = realloc(o->versions, n * sizeof *versions);
     if (versions)
         o->versions = versions;
-    lh_played_switch *switches = realloc(o->switches, n * sizeof *switches);
+    lh_emulated_switch *switches = realloc(o->switches, n * sizeof *switches);
     if (switches)
         o->switches = switches;
-    lh_played_exchange *exchanges =
+    lh_emulated_exchange *exchanges =
         realloc(o->exchanges, n * sizeof *exchanges);
     if (exchanges)
         o->exchanges = exchanges;
-    lh_played_layers *layers = realloc(o->layers, n * sizeof *layers);
+    lh_emulated_migration *layers = realloc(o->layers, n * sizeof *layers);
     if (layers)
         o->layers = layers;
-    lhi_played_iteration **known = realloc(p->known, n * sizeof *known);
+    lhi_emulated_iteration **known = realloc(p->cached, n * sizeof *known);
     if (known)
-        p->known = known;
+        p->cached = known;
     if (!versions || !switches || !exchanges || !layers || !known)
         return lhi_fail_nomem(err);
-    known[n - 1] = calloc(lh_course_n_states(p->course), sizeof **known);
+    known[n - 1] = calloc(lh_event_timeline_n_states(p->timeline), sizeof **known);
     if (!known[n - 1])
         return lhi_fail_nomem(err);
-    p->n_known = (uint32_t)n;
+    p->n_cached = (uint32_t)n;
     return LH_OK;
 }
 
-lh_status lhi_play_add(lhi_playing *p, const char *name,
+lh_status lhi_emulation_add_version(lhi_emulation_run *p, const char *name,
                        const lh_schedule *schedule, lh_data_path path,
                        const bool *links, uint32_t spot, lh_error *err)
 {
-    lh_played *o = p->out;
-    uint32_t n = lh_pipeline_n_links(p->spots[0].pipelines[0]);
-    lhi_version v = {.name = name, .path = path, .spot = spot};
-    LHI_TRY(make_room(p, err));
+    lh_emulation *o = p->out;
+    uint32_t n = lh_pipeline_n_links(p->assignments[0].pipelines[0]);
+    lhi_emulation_version v = {.name = name, .path = path, .assignment = spot};
+    LHI_TRY(grow_arrays(p, err));
     if (links) {
         v.links = LHI_NEW(o->mem, bool, n);
         if (!v.links)
@@ -56,7 +56,7 @@ lh_status lhi_play_add(lhi_playing *p, const char *name,
     return LH_OK;
 }
 
-lh_sim_options lhi_play_sim(const lhi_playing *p, const lhi_version *v)
+lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *p, const lhi_emulation_version *v)
 {
     lh_sim_options how = {.size = sizeof how};
     if (p->adapt_options.sim)
@@ -64,7 +64,7 @@ lh_sim_options lhi_play_sim(const lhi_playing *p, const lhi_version *v)
     if (v->path == LH_DATA_PATH_DELEGATED) {
         how.coupled_queue = 0;
         how.receives = LH_RECEIVES_EARLY;
-        how.own_receives = true;
+        how.override_receives = true;
     }
     if (v->path != LH_DATA_PATH_DIRECT)
         how.delegated = v->links;

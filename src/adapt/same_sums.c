@@ -13,7 +13,7 @@
  * are complete: after W or a joint backward, with several parts after the last.
  * `sums` and `parts` have n_chunks x n_microbatches entries; `parts` and `n_of`
  * start at 0. */
-static void list_sums(const lh_pipeline *p, const lh_schedule *schedule,
+static void list_reduction_order(const lh_pipeline *p, const lh_schedule *schedule,
                       uint32_t *sums, uint32_t *parts, uint32_t *n_of)
 {
     for (uint32_t d = 0; d < p->n_devices; d++) {
@@ -30,7 +30,7 @@ static void list_sums(const lh_pipeline *p, const lh_schedule *schedule,
     }
 }
 
-lh_status lhi_sum_order_make(const lh_pipeline *p, const lh_schedule *schedule,
+lh_status lhi_reduction_order_build(const lh_pipeline *p, const lh_schedule *schedule,
                         uint32_t **out, lh_error *err)
 {
     const size_t n = (size_t)p->n_chunks * p->n_microbatches;
@@ -41,18 +41,18 @@ lh_status lhi_sum_order_make(const lh_pipeline *p, const lh_schedule *schedule,
         free(parts);
         return lhi_fail_nomem(err);
     }
-    list_sums(p, schedule, sums, parts, parts + n);
+    list_reduction_order(p, schedule, sums, parts, parts + n);
     free(parts);
     *out = sums;
     return LH_OK;
 }
 
-lh_status lhi_sum_order_agrees(const lh_pipeline *p, const uint32_t *sums,
+lh_status lhi_reduction_order_matches(const lh_pipeline *p, const uint32_t *sums,
                          const lh_schedule *schedule, bool *agree,
                          lh_error *err)
 {
     uint32_t *own;
-    LHI_TRY(lhi_sum_order_make(p, schedule, &own, err));
+    LHI_TRY(lhi_reduction_order_build(p, schedule, &own, err));
     const size_t n = (size_t)p->n_chunks * p->n_microbatches;
     *agree = memcmp(sums, own, n * sizeof *own) == 0;
     free(own);

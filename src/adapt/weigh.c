@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_words(lh_adapt *a, const char *format, ...) LHI_PRINTF(2, 3);
+static void append_reason(lh_adapt *a, const char *format, ...) LHI_PRINTF(2, 3);
 
 /* Appends to the reason; truncates text beyond its capacity. */
-static void add_words(lh_adapt *a, const char *format, ...)
+static void append_reason(lh_adapt *a, const char *format, ...)
 {
     size_t used = strlen(a->why);
     va_list list;
@@ -23,12 +23,12 @@ static void add_words(lh_adapt *a, const char *format, ...)
 
 enum {
     TIME_TEXT = 24,
-    TOLD_AFTER = 2 /* iterations until an end is reported */
+    END_REPORT_DELAY = 2 /* iterations until an end is reported */
 };
 
 /* Relative difference below which a link's two directions count as equally
  * slow. */
-static const double ALIKE = 0.02;
+static const double DIRECTION_TOLERANCE = 0.02;
 
 static const char *time_text(int64_t ns, char *text)
 {
@@ -42,77 +42,77 @@ static const char *time_text(int64_t ns, char *text)
 
 /* Returns the event of a link's other direction if it is as slow, else NULL. */
 static const lh_monitor_event *
-other_way(const lh_adapt *a, const lh_adapt_now *now, const lh_monitor_event *e)
+find_opposite_event(const lh_adapt *a, const lh_adapt_input *now, const lh_monitor_event *e)
 {
-    if (e->what != LH_MONITOR_LINK)
+    if (e->target != LH_MONITOR_LINK)
         return NULL;
     const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
     for (uint32_t i = 0; i < now->n_events; i++) {
         const lh_monitor_event *x = &now->events[i];
-        if (x->what != LH_MONITOR_LINK)
+        if (x->target != LH_MONITOR_LINK)
             continue;
         const lh_link *back = lh_pipeline_link(a->pipeline, x->index);
         if (back->from == l->to && back->to == l->from &&
-            fabs(x->now_ns - e->now_ns) <= ALIKE * e->now_ns)
+            fabs(x->current_ns - e->current_ns) <= DIRECTION_TOLERANCE * e->current_ns)
             return x;
     }
     return NULL;
 }
 
-static void add_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
+static void append_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
 {
     char now[TIME_TEXT];
-    time_text((int64_t)e->now_ns, now);
-    if (e->what != LH_MONITOR_LINK) {
-        add_words(a, "device %" PRIu32 " takes %s%s", e->index, now,
-                  e->what == LH_MONITOR_DATA ? " for its data" : "");
+    time_text((int64_t)e->current_ns, now);
+    if (e->target != LH_MONITOR_LINK) {
+        append_reason(a, "device %" PRIu32 " takes %s%s", e->index, now,
+                  e->target == LH_MONITOR_DATA ? " for its data" : "");
         return;
     }
     const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
     if (both_ways)
-        add_words(a, "%" PRIu32 "-%" PRIu32 " takes %s each way",
+        append_reason(a, "%" PRIu32 "-%" PRIu32 " takes %s each way",
                   l->from < l->to ? l->from : l->to,
                   l->from < l->to ? l->to : l->from, now);
     else
-        add_words(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to, now);
+        append_reason(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to, now);
 }
 
 /* Appends the active slowdowns, the first few by name. */
-static void add_state(lh_adapt *a, const lh_adapt_now *now)
+static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
 {
     enum { SHOWN = 3 };
     uint32_t n = 0;
     for (uint32_t i = 0; i < now->n_events; i++) {
         const lh_monitor_event *e = &now->events[i];
-        const lh_monitor_event *back = other_way(a, now, e);
+        const lh_monitor_event *back = find_opposite_event(a, now, e);
         if ((back && back < e) || n++ >= SHOWN)
             continue;
-        add_words(a, "%s", n > 1 ? ", " : "");
-        add_event(a, e, back != NULL);
+        append_reason(a, "%s", n > 1 ? ", " : "");
+        append_event(a, e, back != NULL);
     }
     if (n > SHOWN)
-        add_words(a, " and %" PRIu32 " more", n - SHOWN);
-    add_words(a, n ? ": " : "nothing is slow: ");
+        append_reason(a, " and %" PRIu32 " more", n - SHOWN);
+    append_reason(a, n ? ": " : "nothing is slow: ");
 }
 
 /* Returns a candidate's name for use in a sentence. */
-static const char *order_text(const char *name)
+static const char *candidate_text(const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? "the original order"
                                                     : name;
 }
 
 /* Appends the new data path if it differs from the present one. */
-static void add_path(lh_adapt *a, const lhi_found *f)
+static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
 {
     uint32_t n = lh_pipeline_n_links(a->pipeline);
     if (f->path == LH_DATA_PATH_MIXED) {
         if (a->path == LH_DATA_PATH_MIXED &&
             memcmp(f->links, a->running_links, n * sizeof *f->links) == 0)
             return;
-        add_words(a, ", slow links delegated");
+        append_reason(a, ", slow links delegated");
     } else if (f->path != a->path) {
-        add_words(a, f->path == LH_DATA_PATH_DIRECT
+        append_reason(a, f->path == LH_DATA_PATH_DIRECT
                          ? ", messages direct again"
                          : ", all messages delegated");
     }
@@ -120,67 +120,67 @@ static void add_path(lh_adapt *a, const lhi_found *f)
 
 /* Returns for how many iterations a switch would take effect in the present
  * state: the expected remaining duration less the decision latency. */
-static uint64_t expected_left(const lh_adapt *a, const lh_adapt_now *now)
+static uint64_t estimate_benefit_steps(const lh_adapt *a, const lh_adapt_input *now)
 {
-    uint64_t left = lhi_lasting_left(a->things, a->n_things, now->step);
+    uint64_t left = lhi_persistent_change_estimate_remaining(a->changes, a->n_changes, now->step);
     left = left < now->steps_left ? left : now->steps_left;
-    return left > LH_ADAPT_GO_BY ? left - LH_ADAPT_GO_BY : 0;
+    return left > LH_ADAPT_DECISION_LATENCY ? left - LH_ADAPT_DECISION_LATENCY : 0;
 }
 
 /* Computes a switch's cost in ns: the switch itself, plus the candidate's loss
  * per iteration while it stays after the slowdown's end. It stays until the end
  * is reported and followed, or for `min_interval_steps` after the switch. */
-static double cost_of_switch(const lh_adapt *a, const lh_adapt_now *now)
+static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
 {
-    uint64_t lasts = a->decision.lasts, stays = TOLD_AFTER + LH_ADAPT_GO_BY,
-             passed = LH_ADAPT_GO_BY + lasts;
-    if (a->least_steps > stays + lasts)
-        stays = a->least_steps - lasts;
+    uint64_t lasts = a->decision.benefit_steps, stays = END_REPORT_DELAY + LH_ADAPT_DECISION_LATENCY,
+             passed = LH_ADAPT_DECISION_LATENCY + lasts;
+    if (a->min_interval_steps > stays + lasts)
+        stays = a->min_interval_steps - lasts;
     uint64_t left = now->steps_left > passed ? now->steps_left - passed : 0;
     return (double)a->switch_ns +
-           (double)a->found.loss_ns * (double)(stays < left ? stays : left);
+           (double)a->candidate.loss_after_ns * (double)(stays < left ? stays : left);
 }
 
 /* Returns the rule that forbids a switch now, or NULL. */
-static const char *find_objection(const lh_adapt *a, const lh_adapt_now *now)
+static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
 {
-    const lhi_found *f = &a->found;
+    const lhi_adapt_candidate_result *f = &a->candidate;
     const lh_decision *d = &a->decision;
-    double gain = (double)(f->now_ns - f->predicted_ns);
+    double gain = (double)(f->current_ns - f->predicted_ns);
     if (a->was_refused)
         return "it was refused";
-    if (gain * (double)d->lasts <= cost_of_switch(a, now))
+    if (gain * (double)d->benefit_steps <= compute_switch_cost(a, now))
         return "too few iterations are expected to stay like this";
     bool is_urgent =
-        (double)f->now_ns >= (1 + a->at_once) * (double)a->usual_ns;
+        (double)f->current_ns >= (1 + a->urgent_slowdown) * (double)a->baseline_ns;
     if (a->has_switched && !is_urgent &&
-        now->step + 1 + LH_ADAPT_GO_BY < a->switched_at + a->least_steps)
+        now->step + 1 + LH_ADAPT_DECISION_LATENCY < a->switched_step + a->min_interval_steps)
         return "the last switch was just before";
     return NULL;
 }
 
 /* Writes the reason to stay with the running schedule. */
-static void say_why_not(lh_adapt *a, const lh_adapt_now *now,
+static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
                         const char *objection)
 {
     char one[TIME_TEXT], other[TIME_TEXT];
-    const lhi_found *f = &a->found;
-    add_state(a, now);
-    add_words(a, "%s an iteration", time_text(f->now_ns, one));
+    const lhi_adapt_candidate_result *f = &a->candidate;
+    append_slowdowns(a, now);
+    append_reason(a, "%s an iteration", time_text(f->current_ns, one));
     if (!objection) {
-        add_words(a, ", and no candidate is faster");
+        append_reason(a, ", and no candidate is faster");
         return;
     }
-    add_words(a, ", %s with %s", time_text(f->predicted_ns, other),
-              order_text(f->name));
-    add_path(a, f);
-    add_words(a, "; %s", objection);
+    append_reason(a, ", %s with %s", time_text(f->predicted_ns, other),
+              candidate_text(f->name));
+    append_path(a, f);
+    append_reason(a, "; %s", objection);
 }
 
-static void propose(lh_adapt *a, const lh_adapt_now *now)
+static void propose(lh_adapt *a, const lh_adapt_input *now)
 {
     char one[TIME_TEXT], other[TIME_TEXT];
-    const lhi_found *f = &a->found;
+    const lhi_adapt_candidate_result *f = &a->candidate;
     lh_decision *d = &a->decision;
     d->is_switch = true;
     d->schedule = f->schedule;
@@ -188,44 +188,44 @@ static void propose(lh_adapt *a, const lh_adapt_now *now)
     d->path = f->path;
     d->delegated = f->path == LH_DATA_PATH_MIXED ? f->links : NULL;
     d->predicted_ns = f->predicted_ns;
-    add_state(a, now);
-    add_words(a, "%s an iteration, %s with %s", time_text(f->now_ns, one),
-              time_text(f->predicted_ns, other), order_text(f->name));
-    add_path(a, f);
+    append_slowdowns(a, now);
+    append_reason(a, "%s an iteration, %s with %s", time_text(f->current_ns, one),
+              time_text(f->predicted_ns, other), candidate_text(f->name));
+    append_path(a, f);
 }
 
-void lhi_weigh(lh_adapt *a, const lh_adapt_now *now, bool is_new)
+void lhi_adapt_decide_switch(lh_adapt *a, const lh_adapt_input *now, bool is_new)
 {
-    const lhi_found *f = &a->found;
+    const lhi_adapt_candidate_result *f = &a->candidate;
     lh_decision *d = &a->decision;
     *d = (lh_decision){
         .schedule = a->running,
         .name = a->running_name,
         .path = a->path,
         .delegated = a->path == LH_DATA_PATH_MIXED ? a->running_links : NULL,
-        .now_ns = f->now_ns,
-        .predicted_ns = f->now_ns,
+        .current_ns = f->current_ns,
+        .predicted_ns = f->current_ns,
         .bound_ns = f->bound_ns,
         .switch_ns = a->switch_ns,
-        .lasts = expected_left(a, now),
+        .benefit_steps = estimate_benefit_steps(a, now),
         .effort = is_new ? f->effort : 0,
         .why = a->why};
     a->why[0] = '\0';
-    double gain = (double)(f->now_ns - f->predicted_ns);
+    double gain = (double)(f->current_ns - f->predicted_ns);
     bool is_better =
-        f->schedule && gain > 0 && gain >= a->least_gain * (double)f->now_ns;
+        f->schedule && gain > 0 && gain >= a->min_gain * (double)f->current_ns;
     const char *objection = is_better ? find_objection(a, now) : NULL;
     if (is_better && !objection)
         propose(a, now);
     else
-        say_why_not(a, now, objection);
+        explain_no_switch(a, now, objection);
     if (!is_better)
-        a->usual_ns = f->now_ns;
+        a->baseline_ns = f->current_ns;
     if (d->predicted_ns > 0)
         d->gap =
             (double)(d->predicted_ns - d->bound_ns) / (double)d->predicted_ns;
     if (d->bound_ns > 0 && d->gap >= 0.0005)
-        add_words(a, "; no schedule is more than %.1f %% faster", 100 * d->gap);
+        append_reason(a, "; no schedule is more than %.1f %% faster", 100 * d->gap);
     else if (d->bound_ns > 0)
-        add_words(a, "; no schedule is faster");
+        append_reason(a, "; no schedule is faster");
 }

@@ -15,8 +15,8 @@
 
 /* The iteration under the changes, with all displayed results. */
 typedef struct answer {
-    lhi_changed now;
-    lh_best best; /* owns the schedule if a method made it */
+    lhi_whatif_pipeline now;
+    lh_scheduler_result best; /* owns the schedule if a method made it */
     const lh_schedule *schedule;
     const char *method;
     lh_timeline *timeline;
@@ -31,12 +31,12 @@ static void answer_fini(answer *a)
     lh_trace_free(a->trace);
     lh_analysis_free(a->analysis);
     lh_timeline_free(a->timeline);
-    lh_best_fini(&a->best);
-    lhi_changed_fini(&a->now);
+    lh_scheduler_result_fini(&a->best);
+    lhi_whatif_pipeline_fini(&a->now);
 }
 
 /* Makes the schedule as `longhaul simulate` does. */
-static lh_status find_schedule(const lhi_question *q, answer *a, lh_error *err)
+static lh_status find_schedule(const lhi_whatif_base *q, answer *a, lh_error *err)
 {
     a->schedule = q->schedule;
     a->method = q->method;
@@ -49,23 +49,23 @@ static lh_status find_schedule(const lhi_question *q, answer *a, lh_error *err)
                             lh_pipeline_n_microbatches(q->pipeline));
         return LH_OK;
     }
-    lh_method_options how = {.size = sizeof how, .sim = &a->now.sim};
-    lh_best_options o = {.size = sizeof o, .method = &how};
+    lh_method_options how = {.size = sizeof how, .sim = &a->now.sim_options};
+    lh_scheduler_options o = {.size = sizeof o, .method = &how};
     LHI_TRY(
-        lh_best_schedule(a->now.method, a->now.pipeline, &o, &a->best, err));
+        lh_scheduler_run(a->now.method, a->now.pipeline, &o, &a->best, err));
     a->schedule = a->best.schedule;
     a->method = a->best.method;
     return LH_OK;
 }
 
 /* Applies the changes, makes the schedule, simulates and analyses it. */
-static lh_status work_out(const lhi_question *q, const char *line, answer *a,
+static lh_status evaluate(const lhi_whatif_base *q, const char *line, answer *a,
                           lh_error *err)
 {
-    LHI_TRY(lhi_change(q->pipeline, &q->sim, line, &a->now, err));
+    LHI_TRY(lhi_whatif_apply_changes(q->pipeline, &q->sim, line, &a->now, err));
     const lh_pipeline *p = a->now.pipeline;
     LHI_TRY(find_schedule(q, a, err));
-    LHI_TRY(lh_simulate(p, a->schedule, &a->now.sim, &a->timeline, err));
+    LHI_TRY(lh_simulate(p, a->schedule, &a->now.sim_options, &a->timeline, err));
     LHI_TRY(lh_analysis_make(p, a->schedule, a->timeline, &a->analysis, err));
     LHI_TRY(lh_trace_make(p, a->timeline, a->method, &a->trace, err));
     return lh_report_analysis_make(a->trace, a->analysis, &a->shown, err);
@@ -140,11 +140,11 @@ static lh_status add_schedule(const answer *a, lhi_text *out, lh_error *err)
 /* Adds the command-line options that reproduce the same result. */
 static void add_options(const answer *a, lhi_text *out)
 {
-    const lh_sim_options *sim = &a->now.sim;
+    const lh_sim_options *sim = &a->now.sim_options;
     lhi_text_puts(out, ",\n\"options\":\"");
     if (a->now.method[0])
         lhi_text_printf(out, " --schedule %s", a->now.method);
-    if (sim->own_receives || sim->receives != LH_RECEIVES_EARLY)
+    if (sim->override_receives || sim->receives != LH_RECEIVES_EARLY)
         lhi_text_printf(out, " --receives %s", lh_receives_name(sim->receives));
     if (sim->coupled_queue)
         lhi_text_printf(out, " --coupled %" PRIu32, sim->coupled_queue);
@@ -154,13 +154,13 @@ static void add_options(const answer *a, lhi_text *out)
 static lh_status add_answer(const answer *a, lhi_text *out, lh_error *err)
 {
     lh_report_analysis shown;
-    LHI_TRY(lhi_take_analysis(a->trace, a->shown, &shown, err));
+    LHI_TRY(lhi_report_copy_analysis(a->trace, a->shown, &shown, err));
     lhi_text_printf(out, "{\"makespan\":%" PRId64 ",\"fits\":%s,\"method\":",
                     lh_timeline_makespan(a->timeline),
                     lh_timeline_fits(a->timeline, NULL) ? "true" : "false");
     lhi_json_add_string(out, a->method);
     lhi_text_puts(out, ",\n\"trace\":");
-    LHI_TRY(lhi_trace_to_page(out, a->trace, a->method, &shown, err));
+    LHI_TRY(lhi_page_add_trace(out, a->trace, a->method, &shown, err));
     add_slack(a->analysis, out);
     add_file(a->now.pipeline, out);
     add_options(a, out);
@@ -170,11 +170,11 @@ static lh_status add_answer(const answer *a, lhi_text *out, lh_error *err)
     return out->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
-lh_status lhi_ask(const lhi_question *question, const char *line, lhi_text *out,
+lh_status lhi_whatif(const lhi_whatif_base *question, const char *line, lhi_text *out,
                   lh_error *err)
 {
     answer a = {0};
-    lh_status status = work_out(question, line, &a, err);
+    lh_status status = evaluate(question, line, &a, err);
     if (status == LH_OK)
         status = add_answer(&a, out, err);
     answer_fini(&a);
@@ -183,31 +183,31 @@ lh_status lhi_ask(const lhi_question *question, const char *line, lhi_text *out,
 
 /* --- schedule table ------------------------------------------------------- */
 
-lh_status lhi_ask_row(const lhi_question *question, const char *line,
+lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
                       const char *method, lhi_text *out, lh_error *err)
 {
-    lhi_changed now;
+    lhi_whatif_pipeline now;
     lh_outcome o;
-    LHI_TRY(lhi_change(question->pipeline, &question->sim, line, &now, err));
-    lh_compare_options how = {.size = sizeof how, .sim = &now.sim};
-    lhi_contest on = {.pipeline = now.pipeline, .made_for = now.pipeline};
+    LHI_TRY(lhi_whatif_apply_changes(question->pipeline, &question->sim, line, &now, err));
+    lh_compare_options how = {.size = sizeof how, .sim = &now.sim_options};
+    lhi_compare_case on = {.pipeline = now.pipeline, .schedule_pipeline = now.pipeline};
     lhi_arena *mem = lhi_arena_make(0);
-    lh_status status = mem ? lhi_contend(&how, method, &on, mem, &o, err)
+    lh_status status = mem ? lhi_compare_evaluate_method(&how, method, &on, mem, &o, err)
                            : lhi_fail_nomem(err);
     if (status == LH_OK) {
         bool ok = o.status == LH_OK;
         lh_report_row row = {.method = method,
-                             .status = lh_outcome_word(&o),
+                             .status = lh_outcome_status_name(&o),
                              .makespan_ns = o.ns,
                              .bubble_ratio = ok ? o.bubble_ratio : -1,
                              .peak_memory = ok ? o.peak_memory : -1,
                              .why = o.why};
-        lhi_row_to_page(out, &row);
+        lhi_page_add_row(out, &row);
         if (out->failed)
             status = lhi_fail_nomem(err);
     }
     lhi_arena_free(mem);
-    lhi_changed_fini(&now);
+    lhi_whatif_pipeline_fini(&now);
     return status;
 }
 
@@ -215,21 +215,21 @@ lh_status lhi_ask_row(const lhi_question *question, const char *line,
  */
 
 /* Returns a resource's first link that counts as a link between sites. */
-static const lh_link *far_link(const lh_pipeline *p, uint32_t resource)
+static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
 {
     for (uint32_t i = 0; i < p->n_links; i++)
         if (p->link_resources[i] == resource &&
-            lhi_link_is_far(p, lh_pipeline_link(p, i)))
+            lhi_link_is_inter_site(p, lh_pipeline_link(p, i)))
             return lh_pipeline_link(p, i);
     return NULL;
 }
 
-static void add_far_links(const lh_pipeline *p, lhi_text *out)
+static void add_site_links(const lh_pipeline *p, lhi_text *out)
 {
     const char *between = "";
     lhi_text_puts(out, ",\n\"links\":[");
     for (uint32_t r = 0; r < p->n_resources; r++) {
-        const lh_link *link = far_link(p, r);
+        const lh_link *link = first_site_link(p, r);
         if (!link)
             continue;
         lhi_text_printf(out, "%s{\"name\":", between);
@@ -245,26 +245,26 @@ static void add_far_links(const lh_pipeline *p, lhi_text *out)
 static void add_methods(lhi_text *out)
 {
     lhi_text_puts(out, ",\n\"methods\":[");
-    for (uint32_t i = 0; i < lh_n_best(); i++) {
-        const char *name = lh_best_name(i);
+    for (uint32_t i = 0; i < lh_n_schedulers(); i++) {
+        const char *name = lh_scheduler_name(i);
         lhi_text_printf(out, "%s{\"name\":\"%s\",\"about\":", i ? "," : "",
                         name);
-        lhi_json_add_string(out, lh_best_about(i));
+        lhi_json_add_string(out, lh_scheduler_about(i));
         lhi_text_printf(out, ",\"row\":%s}",
-                        lh_best_is_search(name) || lh_method_is_choice(name)
+                        lh_scheduler_is_search(name) || lh_method_is_auto(name)
                             ? "false"
                             : "true");
     }
     lhi_text_puts(out, "]");
 }
 
-lh_status lhi_ask_controls(const lhi_question *question, lhi_text *out,
+lh_status lhi_whatif_add_controls(const lhi_whatif_base *question, lhi_text *out,
                            lh_error *err)
 {
     const lh_pipeline *p = question->pipeline;
     const lh_sim_options *sim = &question->sim;
     lh_receives receives =
-        sim->own_receives || sim->receives ? sim->receives : p->receives;
+        sim->override_receives || sim->receives ? sim->receives : p->receives;
     lhi_text_printf(out,
                     "{\"devices\":%" PRIu32 ",\"microbatches\":%" PRIu32
                     ",\"fixed\":%s,\"limits\":%s,\"receives\":\"%s\""
@@ -274,7 +274,7 @@ lh_status lhi_ask_controls(const lhi_question *question, lhi_text *out,
                     p->has_limits ? "true" : "false",
                     lh_receives_name(receives), sim->coupled_queue);
     lhi_json_add_string(out, question->method);
-    add_far_links(p, out);
+    add_site_links(p, out);
     add_methods(out);
     lhi_text_puts(out, "}");
     return out->failed ? lhi_fail_nomem(err) : LH_OK;

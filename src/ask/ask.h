@@ -18,7 +18,7 @@
 
 /* Keys in a line with changes: X(key, of, value, about). `of`: the kind of item
  * that can follow a dot, as in "speed.3=x0.5"; "": none. */
-#define LHI_CHANGE_LIST(X)                                                     \
+#define LHI_WHATIF_CHANGE_LIST(X)                                                     \
     X(LATENCY, "latency", "link", "of the links between sites: 20ms, or x2")   \
     X(BANDWIDTH, "bandwidth", "link", "of the same links: x0.5")               \
     X(SPEED, "speed", "device", "of devices: x0.9")                            \
@@ -31,11 +31,11 @@
 enum { LHI_METHOD_TEXT = 32 };
 
 /* A changed pipeline with its simulator options and method. */
-typedef struct lhi_changed {
+typedef struct lhi_whatif_pipeline {
     lh_pipeline *pipeline; /* owned */
-    lh_sim_options sim;
+    lh_sim_options sim_options;
     char method[LHI_METHOD_TEXT]; /* "": the original schedule */
-} lhi_changed;
+} lhi_whatif_pipeline;
 
 /* Applies the changes in `line`: items separated by '&', each on top of the
  * earlier ones. Item names are URL-encoded (%20). Factors refer to the values
@@ -43,32 +43,32 @@ typedef struct lhi_changed {
  *
  * LH_EINPUT: an item is invalid or does not apply to the pipeline; `err` names
  * it. The caller releases *out with lhi_whatif_pipeline_fini(). */
-lh_status lhi_change(const lh_pipeline *pipeline, const lh_sim_options *sim,
-                     const char *line, lhi_changed *out, lh_error *err);
+lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline, const lh_sim_options *sim,
+                     const char *line, lhi_whatif_pipeline *out, lh_error *err);
 /* Frees the pipeline. */
-void lhi_changed_fini(lhi_changed *changed);
+void lhi_whatif_pipeline_fini(lhi_whatif_pipeline *changed);
 
 /* --- answer.c ------------------------------------------------------------- */
 
 /* The reported iteration to which the changes apply. Borrowed pointers. */
-typedef struct lhi_question {
+typedef struct lhi_whatif_base {
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
     const char *method; /* the page's name for that schedule */
     lh_sim_options sim;
-} lhi_question;
+} lhi_whatif_base;
 
 /* Adds {"trace", "row", "slack", "file"}: the iteration under the changes, and
  * the pipeline-file fields that differ from the original's. LH_EINPUT,
  * LH_EUNSUPPORTED, LH_EINFEASIBLE, LH_EDEADLOCK: there is no such iteration. */
-lh_status lhi_ask(const lhi_question *question, const char *line, lhi_text *out,
+lh_status lhi_whatif(const lhi_whatif_base *question, const char *line, lhi_text *out,
                   lh_error *err);
 /* Adds one method's row under the changes, apart from a schedule change. If the
  * method fails, the row holds the reason. */
-lh_status lhi_ask_row(const lhi_question *question, const char *line,
+lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
                       const char *method, lhi_text *out, lh_error *err);
 /* Adds a pipeline's changeable parts: links between sites, and devices. */
-lh_status lhi_ask_controls(const lhi_question *question, lhi_text *out,
+lh_status lhi_whatif_add_controls(const lhi_whatif_base *question, lhi_text *out,
                            lh_error *err);
 
 #endif

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_ROOM = 256, MOST_QUEUE = 1 << 20 };
+enum { NAME_SIZE = 256, MAX_QUEUE = 1 << 20 };
 
 /* Keys in a line with changes. */
 typedef enum change_key {
 #define CHANGE_ENUM(id, key, of, about) CHANGE_##id,
-    LHI_CHANGE_LIST(CHANGE_ENUM)
+    LHI_WHATIF_CHANGE_LIST(CHANGE_ENUM)
 #undef CHANGE_ENUM
         N_CHANGES
 } change_key;
@@ -25,24 +25,24 @@ static const struct {
     const char *key, *of;
 } keys[] = {
 #define CHANGE_ROW(id, key, of, about) {key, of},
-    LHI_CHANGE_LIST(CHANGE_ROW)
+    LHI_WHATIF_CHANGE_LIST(CHANGE_ROW)
 #undef CHANGE_ROW
 };
 
 /* State while a line's changes are applied. */
-typedef struct changer {
+typedef struct change_state {
     const lh_pipeline *from;
     lh_pipeline_desc desc; /* for the new pipeline; owned arrays follow */
     lh_chunk *chunks;
     lh_link *links;
     int64_t *limits;
-    lhi_changed *to;
+    lhi_whatif_pipeline *to;
     const char *item; /* for error messages */
     int item_len;
-} changer;
+} change_state;
 
 /* Fails with LH_EINPUT and the current item in the message. */
-static lh_status refuse(const changer *c, lh_error *err, const char *why)
+static lh_status fail_item(const change_state *c, lh_error *err, const char *why)
 {
     return lhi_fail(err, LH_EINPUT, "%.*s: %s",
                     c->item_len > 80 ? 80 : c->item_len, c->item, why);
@@ -114,7 +114,7 @@ static bool read_count(const char *text, uint32_t most, uint32_t *out)
     return true;
 }
 
-static int64_t times(int64_t value, double factor)
+static int64_t multiply(int64_t value, double factor)
 {
     double product = (double)value * factor;
     return product < 9e18 ? (int64_t)llround(product) : INT64_MAX;
@@ -122,110 +122,110 @@ static int64_t times(int64_t value, double factor)
 
 /* --- changes -------------------------------------------------------------- */
 
-static lh_status change_links(changer *c, change_key key, const char *of,
+static lh_status change_links(change_state *c, change_key key, const char *of,
                               const char *value, lh_error *err)
 {
     double factor = 1;
     int64_t latency_ns = -1;
     uint32_t only = *of ? lhi_resource_find(c->from, of) : LH_NONE;
     if (*of && only == LH_NONE)
-        return refuse(c, err, "the pipeline has no link of that name");
+        return fail_item(c, err, "the pipeline has no link of that name");
     if (!read_factor(value, &factor) &&
         (key != CHANGE_LATENCY || !read_time(value, &latency_ns)))
-        return refuse(c, err,
+        return fail_item(c, err,
                       key == CHANGE_LATENCY
                           ? "neither a factor, as x2, nor a time, as 20ms"
                           : "no factor, as x0.5");
     for (uint32_t i = 0; i < c->desc.n_links; i++) {
         const lh_link *was = lh_pipeline_link(c->from, i);
-        if (only == LH_NONE ? !lhi_link_is_far(c->from, was)
+        if (only == LH_NONE ? !lhi_link_is_inter_site(c->from, was)
                             : c->from->link_resources[i] != only)
             continue;
         if (key == CHANGE_BANDWIDTH)
-            c->links[i].transfer_ns = times(was->transfer_ns, 1 / factor);
+            c->links[i].transfer_ns = multiply(was->transfer_ns, 1 / factor);
         else
             c->links[i].latency_ns =
-                latency_ns >= 0 ? latency_ns : times(was->latency_ns, factor);
+                latency_ns >= 0 ? latency_ns : multiply(was->latency_ns, factor);
     }
     return LH_OK;
 }
 
-static lh_status change_speed(changer *c, const char *of, const char *value,
+static lh_status change_speed(change_state *c, const char *of, const char *value,
                               lh_error *err)
 {
     double factor;
     uint32_t only = LH_NONE;
     if (*of && (!read_count(of, c->desc.n_devices, &only) ||
                 only == c->desc.n_devices))
-        return refuse(c, err, "the pipeline has no such device");
+        return fail_item(c, err, "the pipeline has no such device");
     if (!read_factor(value, &factor))
-        return refuse(c, err, "no factor, as x0.9");
+        return fail_item(c, err, "no factor, as x0.9");
     for (uint32_t i = 0; i < c->desc.n_chunks; i++) {
         const lh_chunk *was = lh_pipeline_chunk(c->from, i);
         if (only != LH_NONE && was->device != only)
             continue;
-        c->chunks[i].f_ns = times(was->f_ns, 1 / factor);
-        c->chunks[i].d_ns = times(was->d_ns, 1 / factor);
-        c->chunks[i].w_ns = times(was->w_ns, 1 / factor);
+        c->chunks[i].f_ns = multiply(was->f_ns, 1 / factor);
+        c->chunks[i].d_ns = multiply(was->d_ns, 1 / factor);
+        c->chunks[i].w_ns = multiply(was->w_ns, 1 / factor);
     }
     return LH_OK;
 }
 
-static lh_status change_limit(changer *c, const char *value, lh_error *err)
+static lh_status change_limit(change_state *c, const char *value, lh_error *err)
 {
     double factor = 0, number = 0;
     const char *rest = value;
     bool none = strcmp(value, "none") == 0;
     bool given = !none && read_decimal(&rest, &number) && !*rest;
     if (!none && !given && !read_factor(value, &factor))
-        return refuse(c, err,
+        return fail_item(c, err,
                       "neither a factor, as x0.8, nor a number in the "
                       "unit of the pipeline, nor none");
     if (factor > 0 && !c->from->has_limits)
-        return refuse(c, err, "the pipeline has no limit of memory");
+        return fail_item(c, err, "the pipeline has no limit of memory");
     for (uint32_t d = 0; d < c->desc.n_devices; d++)
         c->limits[d] =
             given ? (int64_t)llround(number)
-                  : times(lh_pipeline_memory_limit(c->from, d), factor);
+                  : multiply(lh_pipeline_memory_limit(c->from, d), factor);
     c->desc.memory_limits = none ? NULL : c->limits;
     return LH_OK;
 }
 
-static lh_status change_microbatches(changer *c, const char *value,
+static lh_status change_microbatches(change_state *c, const char *value,
                                      lh_error *err)
 {
     uint32_t n;
     if (!read_count(value, LH_MAX_MICROBATCHES, &n) || n == 0)
-        return refuse(c, err, "no number of microbatches");
+        return fail_item(c, err, "no number of microbatches");
     if (n != c->desc.n_microbatches && (c->desc.n_dp_ops || c->desc.n_enqueue))
-        return refuse(c, err,
+        return fail_item(c, err,
                       "communication within the passes of this "
                       "pipeline is planned for its own microbatches");
     c->desc.n_microbatches = n;
     return LH_OK;
 }
 
-static lh_status change_schedule(changer *c, const char *value, lh_error *err)
+static lh_status change_schedule(change_state *c, const char *value, lh_error *err)
 {
     bool as_is = strcmp(value, "as-is") == 0;
     if (!as_is)
-        LHI_TRY(lh_best_find(value, err));
+        LHI_TRY(lh_scheduler_check_name(value, err));
     lhi_text_copy(c->to->method, sizeof c->to->method, as_is ? "" : value);
     return LH_OK;
 }
 
-static lh_status change_receives(changer *c, const char *value, lh_error *err)
+static lh_status change_receives(change_state *c, const char *value, lh_error *err)
 {
     for (int r = LH_RECEIVES_EARLY; r <= LH_RECEIVES_LATE_FD; r++)
         if (strcmp(value, lh_receives_name((lh_receives)r)) == 0) {
-            c->to->sim.receives = (lh_receives)r;
-            c->to->sim.own_receives = true;
+            c->to->sim_options.receives = (lh_receives)r;
+            c->to->sim_options.override_receives = true;
             return LH_OK;
         }
-    return refuse(c, err, "none of early, late, late-fd");
+    return fail_item(c, err, "none of early, late, late-fd");
 }
 
-static lh_status make_change(changer *c, change_key key, const char *of,
+static lh_status apply_change(change_state *c, change_key key, const char *of,
                              const char *value, lh_error *err)
 {
     switch (key) {
@@ -241,15 +241,15 @@ static lh_status make_change(changer *c, change_key key, const char *of,
     case CHANGE_RECEIVES:
         return change_receives(c, value, err);
     case CHANGE_COUPLED:
-        if (!read_count(value, MOST_QUEUE, &c->to->sim.coupled_queue))
-            return refuse(c, err, "no number of messages");
+        if (!read_count(value, MAX_QUEUE, &c->to->sim_options.coupled_queue))
+            return fail_item(c, err, "no number of messages");
         return LH_OK;
     case CHANGE_SCHEDULE:
         return change_schedule(c, value, err);
     case N_CHANGES:
         break;
     }
-    return refuse(c, err, "nothing that can be changed");
+    return fail_item(c, err, "nothing that can be changed");
 }
 
 /* --- line ----------------------------------------------------------------- */
@@ -274,7 +274,7 @@ static bool decode(const char *from, size_t len, char *to)
         }
         if (from[i] == '%' && (low < 0 || high < 0))
             return false;
-        if (n + 1 >= NAME_ROOM)
+        if (n + 1 >= NAME_SIZE)
             return false;
         to[n++] = high < 0 ? from[i] : (char)(high * 16 + low);
         i += high < 0 ? 0 : 2;
@@ -283,15 +283,15 @@ static bool decode(const char *from, size_t len, char *to)
     return strlen(to) == n;
 }
 
-static lh_status read_item(changer *c, lh_error *err)
+static lh_status read_item(change_state *c, lh_error *err)
 {
-    char text[NAME_ROOM];
+    char text[NAME_SIZE];
     if (!decode(c->item, (size_t)c->item_len, text))
-        return refuse(c, err, "too long, or no text as in a URL");
+        return fail_item(c, err, "too long, or no text as in a URL");
     /* The name of a link may contain any character except the last '='. */
     char *value = strrchr(text, '='), *of = strchr(text, '.');
     if (!value)
-        return refuse(c, err, "no change, as latency=x2");
+        return fail_item(c, err, "no change, as latency=x2");
     *value++ = '\0';
     if (of && of < value - 1)
         *of++ = '\0';
@@ -299,18 +299,18 @@ static lh_status read_item(changer *c, lh_error *err)
         of = value - 1; /* the key's end: "" */
     for (int k = 0; k < N_CHANGES; k++)
         if (strcmp(text, keys[k].key) == 0 && (!*of || *keys[k].of))
-            return make_change(c, (change_key)k, of, value, err);
-    return refuse(c, err,
+            return apply_change(c, (change_key)k, of, value, err);
+    return fail_item(c, err,
                   "nothing that can be changed: latency, bandwidth, speed, "
                   "microbatches, limit, receives, coupled, schedule can");
 }
 
-static lh_status read_line(changer *c, const char *line, lh_error *err)
+static lh_status read_line(change_state *c, const char *line, lh_error *err)
 {
     for (const char *p = line; *p;) {
         size_t len = strcspn(p, "&");
         c->item = p;
-        c->item_len = len < NAME_ROOM * 3 ? (int)len : NAME_ROOM * 3;
+        c->item_len = len < NAME_SIZE * 3 ? (int)len : NAME_SIZE * 3;
         if (len)
             LHI_TRY(read_item(c, err));
         p += len + (p[len] == '&');
@@ -319,7 +319,7 @@ static lh_status read_line(changer *c, const char *line, lh_error *err)
 }
 
 /* Copies the pipeline's changeable arrays. */
-static lh_status describe(changer *c, lhi_arena *mem, lh_error *err)
+static lh_status describe(change_state *c, lhi_arena *mem, lh_error *err)
 {
     lh_pipeline_desc *d = &c->desc;
     d->size = sizeof *d;
@@ -337,11 +337,11 @@ static lh_status describe(changer *c, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_change(const lh_pipeline *pipeline, const lh_sim_options *sim,
-                     const char *line, lhi_changed *out, lh_error *err)
+lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline, const lh_sim_options *sim,
+                     const char *line, lhi_whatif_pipeline *out, lh_error *err)
 {
-    lhi_changed made = {.sim = *sim};
-    changer c = {.from = pipeline, .to = &made};
+    lhi_whatif_pipeline made = {.sim_options = *sim};
+    change_state c = {.from = pipeline, .to = &made};
     lhi_arena *mem = lhi_arena_make(0);
     lh_status status = mem ? describe(&c, mem, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
@@ -354,7 +354,7 @@ lh_status lhi_change(const lh_pipeline *pipeline, const lh_sim_options *sim,
     return status;
 }
 
-void lhi_changed_fini(lhi_changed *changed)
+void lhi_whatif_pipeline_fini(lhi_whatif_pipeline *changed)
 {
     lh_pipeline_free(changed->pipeline);
     changed->pipeline = NULL;

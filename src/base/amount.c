@@ -5,21 +5,21 @@
 #include <math.h>
 #include <stdio.h>
 
-char *lhi_amount_text(int64_t bytes, char *buffer)
+char *lhi_format_bytes(int64_t bytes, char *buffer)
 {
     static const char *const units[] = {"GiB", "MiB", "KiB"};
     double size = 1 << 30;
     for (int i = 0; i < 3; i++, size /= 1024)
         if ((double)bytes >= 0.1 * size) {
-            snprintf(buffer, LHI_AMOUNT_TEXT, "%.1f %s", (double)bytes / size,
+            snprintf(buffer, LHI_FORMAT_BYTES_SIZE, "%.1f %s", (double)bytes / size,
                      units[i]);
             return buffer;
         }
-    snprintf(buffer, LHI_AMOUNT_TEXT, "%" PRId64 " bytes", bytes);
+    snprintf(buffer, LHI_FORMAT_BYTES_SIZE, "%" PRId64 " bytes", bytes);
     return buffer;
 }
 
-char *lhi_time_text(int64_t ns, char *buffer)
+char *lhi_format_duration(int64_t ns, char *buffer)
 {
     static const struct {
         int64_t size;
@@ -44,14 +44,14 @@ char *lhi_time_text(int64_t ns, char *buffer)
         decimals--;
     }
     if (decimals == 0)
-        snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 " %s", whole, units[i].name);
+        snprintf(buffer, LHI_FORMAT_DURATION_SIZE, "%" PRId64 " %s", whole, units[i].name);
     else
-        snprintf(buffer, LHI_TIME_TEXT, "%" PRId64 ".%0*" PRId64 " %s", whole,
+        snprintf(buffer, LHI_FORMAT_DURATION_SIZE, "%" PRId64 ".%0*" PRId64 " %s", whole,
                  decimals, rest, units[i].name);
     return buffer;
 }
 
-double lhi_shown(double value, int decimals)
+double lhi_drop_negative_zero(double value, int decimals)
 {
     return fabs(value) < 0.5 * pow(10, -decimals) ? 0 : value;
 }

@@ -9,14 +9,14 @@
 #include <string.h>
 
 /* Stores the lowest `n` bytes of a value. */
-static inline void lhi_put_bytes(unsigned char *out, size_t n, uint64_t value)
+static inline void lhi_store_little_endian(unsigned char *out, size_t n, uint64_t value)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = (unsigned char)(value >> (8 * i));
 }
 
 /* Loads an unsigned integer from `n` bytes. */
-static inline uint64_t lhi_get_bytes(const unsigned char *in, size_t n)
+static inline uint64_t lhi_load_little_endian(const unsigned char *in, size_t n)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < n; i++)
@@ -25,7 +25,7 @@ static inline uint64_t lhi_get_bytes(const unsigned char *in, size_t n)
 }
 
 /* Returns the 64 bits of a double; preserves NaN payloads. */
-static inline uint64_t lhi_bits_of(double value)
+static inline uint64_t lhi_double_to_bits(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -33,7 +33,7 @@ static inline uint64_t lhi_bits_of(double value)
 }
 
 /* Returns the double with these 64 bits. */
-static inline double lhi_of_bits(uint64_t bits)
+static inline double lhi_double_from_bits(uint64_t bits)
 {
     double value;
     memcpy(&value, &bits, sizeof value);

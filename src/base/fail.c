@@ -50,7 +50,7 @@ lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
     return code;
 }
 
-void lhi_wrap(lh_error *err, const char *format, ...)
+void lhi_fail_add_context(lh_error *err, const char *format, ...)
 {
     if (!err)
         return;

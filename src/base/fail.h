@@ -18,7 +18,7 @@ lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
     LHI_PRINTF(3, 4);
 
 /* Prepends "context: " to the current message. */
-void lhi_wrap(lh_error *err, const char *format, ...) LHI_PRINTF(2, 3);
+void lhi_fail_add_context(lh_error *err, const char *format, ...) LHI_PRINTF(2, 3);
 
 /* Reports a failed allocation; returns LH_ENOMEM. */
 lh_status lhi_fail_nomem(lh_error *err);

@@ -20,13 +20,13 @@ static bool before(const lhi_event *a, const lhi_event *b)
 
 bool lhi_heap_push(lhi_heap *heap, lhi_event event)
 {
-    if (heap->count == heap->room) {
-        size_t room = heap->room ? heap->room * 2 : 64;
+    if (heap->count == heap->capacity) {
+        size_t room = heap->capacity ? heap->capacity * 2 : 64;
         lhi_event *items = realloc(heap->items, room * sizeof *items);
         if (!items)
             return false;
         heap->items = items;
-        heap->room = room;
+        heap->capacity = room;
     }
     size_t i = heap->count++;
     while (i > 0) {

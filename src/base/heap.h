@@ -12,13 +12,13 @@ typedef struct lhi_event {
     int64_t time_ns;
     uint64_t rank; /* order among events with equal times */
     uint64_t seq;  /* order among equal times and ranks */
-    uint64_t what; /* caller's payload */
+    uint64_t payload; /* caller's payload */
 } lhi_event;
 
 /* The heap; zero-initialise it. */
 typedef struct lhi_heap {
     lhi_event *items;
-    size_t count, room;
+    size_t count, capacity;
 } lhi_heap;
 
 /* Frees the heap's memory. */

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRITER_WITHIN_MS = 5000 };
+enum { WRITER_TIMEOUT_MS = 5000 };
 
-lh_status lhi_inflow_open(const char *path, lhi_inflow *out, lh_error *err)
+lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out, lh_error *err)
 {
     struct stat info;
     /* O_NONBLOCK: opening a FIFO would otherwise block until it has a writer.
@@ -29,7 +29,7 @@ lh_status lhi_inflow_open(const char *path, lhi_inflow *out, lh_error *err)
         return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
     }
     *out =
-        (lhi_inflow){.path = path, .fd = fd, .waits = S_ISFIFO(info.st_mode)};
+        (lhi_input_stream){.path = path, .fd = fd, .waits = S_ISFIFO(info.st_mode)};
     return LH_OK;
 }
 
@@ -44,7 +44,7 @@ static int wait_for_input(int fd, int within_ms)
     return n;
 }
 
-lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
+lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes, size_t room,
                           size_t *n, lh_error *err)
 {
     for (;;) {
@@ -65,7 +65,7 @@ lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
             return LH_OK;
         }
         /* Either no writer has connected, or one closed without writing. */
-        if (wait_for_input(input->fd, WRITER_WITHIN_MS) == 0)
+        if (wait_for_input(input->fd, WRITER_TIMEOUT_MS) == 0)
             return lhi_fail(err, LH_EIO,
                             "%s: is a FIFO that nobody writes to; begin with "
                             "its writer, or name a file",
@@ -74,7 +74,7 @@ lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
     }
 }
 
-void lhi_inflow_close(const lhi_inflow *input)
+void lhi_input_stream_close(const lhi_input_stream *input)
 {
     close(input->fd);
 }

@@ -11,18 +11,18 @@
 #include <stddef.h>
 
 /* An open input stream. */
-typedef struct lhi_inflow {
+typedef struct lhi_input_stream {
     const char *path; /* borrowed from the caller */
     int fd;
     bool waits; /* still waiting for a first writer */
-} lhi_inflow;
+} lhi_input_stream;
 
 /* Opens `path` for reading. LH_EIO on failure. */
-lh_status lhi_inflow_open(const char *path, lhi_inflow *out, lh_error *err);
+lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out, lh_error *err);
 /* Reads up to `room` bytes; *n is 0 at end of file. */
-lh_status lhi_inflow_read(lhi_inflow *input, char *bytes, size_t room,
+lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes, size_t room,
                           size_t *n, lh_error *err);
 /* Closes the stream. */
-void lhi_inflow_close(const lhi_inflow *input);
+void lhi_input_stream_close(const lhi_input_stream *input);
 
 #endif

@@ -12,25 +12,25 @@ static const struct {
 #undef LHI_INPUT_ROW
 };
 
-const char *lhi_input_what(lhi_input kind)
+const char *lhi_input_describe(lhi_input_kind kind)
 {
     return kinds[kind].what;
 }
 
-size_t lhi_input_bytes(lhi_input kind)
+size_t lhi_input_max_bytes(lhi_input_kind kind)
 {
     return kinds[kind].bytes;
 }
 
-lh_status lhi_input_check(size_t len, const char *name, lhi_input kind,
+lh_status lhi_input_check_size(size_t len, const char *name, lhi_input_kind kind,
                           lh_error *err)
 {
     if (len <= kinds[kind].bytes)
         return LH_OK;
-    return lhi_fail_large(name, kinds[kind].bytes, kinds[kind].what, err);
+    return lhi_fail_too_large(name, kinds[kind].bytes, kinds[kind].what, err);
 }
 
-lh_status lhi_input_read(const char *path, lhi_input kind, char **out,
+lh_status lhi_input_read(const char *path, lhi_input_kind kind, char **out,
                          size_t *len, lh_error *err)
 {
     return lhi_text_read(path, kinds[kind].bytes, kinds[kind].what, out, len,

@@ -35,12 +35,12 @@
     X(ARGUMENTS, "a list of arguments", 1)
 
 /* The kinds of input. */
-typedef enum lhi_input {
+typedef enum lhi_input_kind {
 #define LHI_INPUT_ROW(name, what, mib) LHI_INPUT_##name,
     LHI_INPUT_LIST(LHI_INPUT_ROW)
 #undef LHI_INPUT_ROW
         LHI_N_INPUTS
-} lhi_input;
+} lhi_input_kind;
 
 enum {
     LHI_TOKEN_BYTES = 32 << 20, /* per YAML scalar: one row of a schedule */
@@ -48,16 +48,16 @@ enum {
 };
 
 /* Returns the term that messages use for the kind, as "a job". */
-const char *lhi_input_what(lhi_input kind);
+const char *lhi_input_describe(lhi_input_kind kind);
 /* Returns the size limit of the kind in bytes. */
-size_t lhi_input_bytes(lhi_input kind);
+size_t lhi_input_max_bytes(lhi_input_kind kind);
 
 /* Rejects a text longer than the limit for its kind. */
-lh_status lhi_input_check(size_t len, const char *name, lhi_input kind,
+lh_status lhi_input_check_size(size_t len, const char *name, lhi_input_kind kind,
                           lh_error *err);
 /* Reads a whole file into a NUL-terminated text; release it with
  * lh_text_free(). Rejects binary files at their first run of NULs. */
-lh_status lhi_input_read(const char *path, lhi_input kind, char **out,
+lh_status lhi_input_read(const char *path, lhi_input_kind kind, char **out,
                          size_t *len, lh_error *err);
 
 #endif

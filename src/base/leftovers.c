@@ -16,15 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char mark[] = ".tmp-";
+static const char suffix_mark[] = ".tmp-";
 static const time_t day_s = 24 * 60 * 60;
 
-void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room)
+void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out, size_t room)
 {
     lhi_process self;
-    lhi_process_self(&self);
-    snprintf(out, room, "%s%s%" PRId64 "-%08" PRIx32 "-%u", path, mark,
-             self.number, lhi_process_place(&self), attempt);
+    lhi_process_identify_self(&self);
+    snprintf(out, room, "%s%s%" PRId64 "-%08" PRIx32 "-%u", path, suffix_mark,
+             self.number, lhi_process_hash_namespace(&self), attempt);
 }
 
 /* Parses the process number and namespace hash from a temporary file name for
@@ -35,13 +35,13 @@ static bool read_temp_name(const char *name, const char *base, int64_t *number,
     char again[256];
     unsigned attempt;
     const char *tail = NULL;
-    for (const char *at = name; (at = strstr(at, mark)); at++)
+    for (const char *at = name; (at = strstr(at, suffix_mark)); at++)
         tail = at;
     if (!tail || tail == name ||
-        sscanf(tail + sizeof mark - 1, "%" SCNd64 "-%" SCNx32 "-%u", number,
+        sscanf(tail + sizeof suffix_mark - 1, "%" SCNd64 "-%" SCNx32 "-%u", number,
                place, &attempt) != 3)
         return false;
-    snprintf(again, sizeof again, "%s%" PRId64 "-%08" PRIx32 "-%u", mark,
+    snprintf(again, sizeof again, "%s%" PRId64 "-%08" PRIx32 "-%u", suffix_mark,
              *number, *place, attempt);
     return *number > 0 && strcmp(tail, again) == 0 &&
            strncmp(name, base, (size_t)(tail - name)) == 0 &&
@@ -51,7 +51,7 @@ static bool read_temp_name(const char *name, const char *base, int64_t *number,
 /* Checks whether a file is a temporary file whose writer no longer runs: a
  * regular file of this user. If the process cannot be examined from here, the
  * file must be a day old. */
-static bool is_leftover(int folder_fd, const char *name, const char *base)
+static bool is_stale(int folder_fd, const char *name, const char *base)
 {
     struct stat info;
     lhi_process of;
@@ -61,17 +61,17 @@ static bool is_leftover(int folder_fd, const char *name, const char *base)
         fstatat(folder_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(info.st_mode) || info.st_uid != geteuid())
         return false;
-    lhi_process_self(&of);
-    if (place != lhi_process_place(&of))
+    lhi_process_identify_self(&of);
+    if (place != lhi_process_hash_namespace(&of))
         return time(NULL) - info.st_mtime > day_s;
     of.number = number;
     of.started = 0;
-    return lhi_process_look(&of) == LHI_PROCESS_GONE;
+    return lhi_process_check(&of) == LHI_PROCESS_GONE;
 }
 
 /* Deletes stale temporary files beside `path`; returns false if allocation
  * fails. */
-static bool remove_leftovers(const char *path)
+static bool remove_stale_files(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash ? slash + 1 : path;
@@ -88,21 +88,21 @@ static bool remove_leftovers(const char *path)
     struct dirent *entry;
     free(folder);
     while (open_folder && (entry = readdir(open_folder)))
-        if (is_leftover(dirfd(open_folder), entry->d_name, base))
+        if (is_stale(dirfd(open_folder), entry->d_name, base))
             unlinkat(dirfd(open_folder), entry->d_name, 0);
     if (open_folder)
         closedir(open_folder);
     return has_memory;
 }
 
-int lhi_open_beside(const char *path, char *temp, size_t room)
+int lhi_temp_file_create(const char *path, char *temp, size_t room)
 {
-    if (!remove_leftovers(path)) {
+    if (!remove_stale_files(path)) {
         errno = ENOMEM;
         return -1;
     }
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        lhi_temp_name(path, attempt, temp, room);
+        lhi_temp_file_format_name(path, attempt, temp, room);
         int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST)
             return fd;

@@ -7,12 +7,12 @@
 #include <stddef.h>
 
 /* Extra bytes for a temporary file's suffix and a NUL. */
-enum { LHI_TEMP_ROOM = 64 };
+enum { LHI_TEMP_SUFFIX_BYTES = 64 };
 
 /* Formats the name of this process's temporary file number `attempt` beside
  * `path`: "PATH.tmp-PROCESS-PLACE-ATTEMPT". `room` is strlen(path) +
  * LHI_TEMP_SUFFIX_BYTES. */
-void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room);
+void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out, size_t room);
 
 /* Creates and opens a new file beside `path` for writing, with the default
  * mode, and stores its name in `temp`. Returns a negative value and sets errno
@@ -21,6 +21,6 @@ void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room);
  * First removes stale temporary files: regular files of this user whose process
  * has ended, or which are a day old if their process is not visible from here.
  */
-int lhi_open_beside(const char *path, char *temp, size_t room);
+int lhi_temp_file_create(const char *path, char *temp, size_t room);
 
 #endif

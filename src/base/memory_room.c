@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { FILE_ROOM = 8192, PATH_ROOM = 1024 };
+enum { FILE_BYTES = 8192, PATH_BYTES = 1024 };
 
 /* Reads the beginning of a small system file; returns false if it does not
  * exist. */
@@ -22,7 +22,7 @@ static bool read_small(const char *path, char *text)
     if (fd < 0)
         return false;
     for (;;) {
-        ssize_t got = read(fd, text + len, FILE_ROOM - 1 - len);
+        ssize_t got = read(fd, text + len, FILE_BYTES - 1 - len);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -48,31 +48,31 @@ static uint64_t find_number(const char *text, const char *key)
 }
 
 /* Lowers the limit to `bytes` if that is smaller. */
-static void take_less(lhi_memory_room *room, uint64_t bytes, const char *limit)
+static void lower_limit(lhi_available_memory *room, uint64_t bytes, const char *limit)
 {
     if (bytes < room->bytes)
-        *room = (lhi_memory_room){bytes, limit};
+        *room = (lhi_available_memory){bytes, limit};
 }
 
 /* Applies a resource limit, less the memory already in use. */
-static void take_limit(lhi_memory_room *room, int resource, uint64_t used,
+static void apply_resource_limit(lhi_available_memory *room, int resource, uint64_t used,
                        const char *limit)
 {
     struct rlimit l;
     if (getrlimit(resource, &l) == 0 &&
         l.rlim_cur != RLIM_INFINITY)
-        take_less(room, l.rlim_cur > used ? l.rlim_cur - used : 0, limit);
+        lower_limit(room, l.rlim_cur > used ? l.rlim_cur - used : 0, limit);
 }
 
-lhi_memory_room lhi_room_to_map(void)
+lhi_available_memory lhi_find_mappable_memory(void)
 {
-    char text[FILE_ROOM];
-    lhi_memory_room room = {UINT64_MAX, ""};
+    char text[FILE_BYTES];
+    lhi_available_memory room = {UINT64_MAX, ""};
     bool known = read_small("/proc/self/status", text);
-    take_limit(&room, RLIMIT_AS,
+    apply_resource_limit(&room, RLIMIT_AS,
                known ? find_number(text, "VmSize:") * 1024 : 0,
                "the limit on address space (ulimit -v)");
-    take_limit(&room, RLIMIT_DATA,
+    apply_resource_limit(&room, RLIMIT_DATA,
                known ? find_number(text, "VmData:") * 1024 : 0,
                "the limit on data (ulimit -d)");
     return room;
@@ -81,15 +81,15 @@ lhi_memory_room lhi_room_to_map(void)
 /* File names in a control group: its limit, its usage, and the page cache
  * within that usage, which is reclaimable. A missing file, or one with "max",
  * sets no limit. */
-typedef struct group_files {
+typedef struct group_file_names {
     const char *limit, *used, *inactive, *active, *name;
-} group_files;
+} group_file_names;
 
 /* Applies the limit of one control group. */
-static void take_group(lhi_memory_room *room, const char *folder,
-                       const group_files *files)
+static void apply_group_limit(lhi_available_memory *room, const char *folder,
+                       const group_file_names *files)
 {
-    char path[PATH_ROOM + 64], text[FILE_ROOM], *end;
+    char path[PATH_BYTES + 64], text[FILE_BYTES], *end;
     snprintf(path, sizeof path, "%s/%s", folder, files->limit);
     if (!read_small(path, text))
         return;
@@ -104,22 +104,22 @@ static void take_group(lhi_memory_room *room, const char *folder,
         files_bytes = find_number(text, files->inactive) +
                       find_number(text, files->active);
     used -= files_bytes < used ? files_bytes : used;
-    take_less(room, limit > used ? limit - used : 0, files->name);
+    lower_limit(room, limit > used ? limit - used : 0, files->name);
 }
 
 /* Applies the limits of the group and all its ancestors. In a container the
  * path may be visible to the host only; then only the top exists, which is the
  * container's own group. */
-static void take_groups(lhi_memory_room *room, const char *top,
-                        const char *inner, const group_files *files)
+static void apply_group_limits(lhi_available_memory *room, const char *top,
+                        const char *inner, const group_file_names *files)
 {
-    char folder[PATH_ROOM];
+    char folder[PATH_BYTES];
     int len = snprintf(folder, sizeof folder, "%s%s", top, inner);
     if (len < 0 || (size_t)len >= sizeof folder)
         return;
     size_t least = strlen(top);
     for (;;) {
-        take_group(room, folder, files);
+        apply_group_limit(room, folder, files);
         char *slash = strrchr(folder, '/');
         if (!slash || (size_t)(slash - folder) < least)
             return;
@@ -128,16 +128,16 @@ static void take_groups(lhi_memory_room *room, const char *top,
 }
 
 /* Applies the limits of this process's control groups, versions 1 and 2. */
-static void take_control_groups(lhi_memory_room *room, const char *root)
+static void apply_control_groups(lhi_available_memory *room, const char *root)
 {
-    static const group_files second = {
+    static const group_file_names second = {
         "memory.max", "memory.current", "inactive_file ", "active_file ",
         "the control group's memory limit (memory.max)"};
-    static const group_files first = {
+    static const group_file_names first = {
         "memory.limit_in_bytes", "memory.usage_in_bytes",
         "total_inactive_file ", "total_active_file ",
         "the control group's memory limit (memory.limit_in_bytes)"};
-    char path[PATH_ROOM], top[PATH_ROOM], text[FILE_ROOM];
+    char path[PATH_BYTES], top[PATH_BYTES], text[FILE_BYTES];
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     if (!read_small(path, text))
         return;
@@ -151,24 +151,24 @@ static void take_control_groups(lhi_memory_room *room, const char *root)
         *inner++ = '\0';
         if (kinds[1] == '\0') {
             snprintf(top, sizeof top, "%s/sys/fs/cgroup", root);
-            take_groups(room, top, inner, &second);
+            apply_group_limits(room, top, inner, &second);
         } else if (strstr(kinds, "memory")) {
             snprintf(top, sizeof top, "%s/sys/fs/cgroup/memory", root);
-            take_groups(room, top, inner, &first);
+            apply_group_limits(room, top, inner, &first);
         }
     }
 }
 
-lhi_memory_room lhi_room_to_fill(const char *root)
+lhi_available_memory lhi_find_physical_memory(const char *root)
 {
-    char path[PATH_ROOM], text[FILE_ROOM];
-    lhi_memory_room room = {UINT64_MAX, ""};
+    char path[PATH_BYTES], text[FILE_BYTES];
+    lhi_available_memory room = {UINT64_MAX, ""};
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     if (read_small(path, text) && strstr(text, "MemAvailable:"))
-        take_less(&room,
+        lower_limit(&room,
                   1024 * (find_number(text, "MemAvailable:") +
                           find_number(text, "SwapFree:")),
                   "the machine's available memory");
-    take_control_groups(&room, root);
+    apply_control_groups(&room, root);
     return room;
 }

@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 /* An amount of available memory with the limit that determines it. */
-typedef struct lhi_memory_room {
+typedef struct lhi_available_memory {
     uint64_t bytes;    /* UINT64_MAX: unlimited */
     const char *limit; /* binding limit: "ulimit -v"; static string */
-} lhi_memory_room;
+} lhi_available_memory;
 
 /* Returns the address space that can still be mapped, used or not: RLIMIT_AS,
  * and RLIMIT_DATA, under which Linux counts private memory. */
-lhi_memory_room lhi_room_to_map(void);
+lhi_available_memory lhi_find_mappable_memory(void);
 
 /* Returns the physical memory still available. It is the minimum over two
  * limits:
@@ -23,6 +23,6 @@ lhi_memory_room lhi_room_to_map(void);
  *
  * `root` is the folder that contains proc/ and sys/, "" for the system's own.
  */
-lhi_memory_room lhi_room_to_fill(const char *root);
+lhi_available_memory lhi_find_physical_memory(const char *root);
 
 #endif

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Reads the beginning of a small file; stores "" on failure. */
-static void read_start(const char *path, char *out, size_t size)
+static void read_prefix(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : read(fd, out, size - 1);
@@ -24,7 +24,7 @@ static void read_start(const char *path, char *out, size_t size)
 
 /* Replaces characters not allowed in names with '_' and cuts the text at the
  * first space. */
-static void clean_word(char *text)
+static void replace_invalid(char *text)
 {
     text[strcspn(text, " \t\r\n")] = '\0';
     for (char *p = text; *p; p++)
@@ -34,13 +34,13 @@ static void clean_word(char *text)
 
 /* Finds the start time, in ticks, of a process on this machine. Returns false
  * if there is none or if it is a zombie. */
-static bool look_up(int64_t number, uint64_t *started)
+static bool find_start_time(int64_t number, uint64_t *started)
 {
     char path[64], text[1024];
     char state;
     unsigned long long ticks;
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", number);
-    read_start(path, text, sizeof text);
+    read_prefix(path, text, sizeof text);
     const char *behind_name = strrchr(text, ')');
     if (!behind_name ||
         sscanf(behind_name + 1,
@@ -52,28 +52,28 @@ static bool look_up(int64_t number, uint64_t *started)
     return state != 'Z' && state != 'X';
 }
 
-void lhi_process_self(lhi_process *out)
+void lhi_process_identify_self(lhi_process *out)
 {
     struct stat info;
     lhi_process self = {.number = getpid()};
     if (gethostname(self.host, sizeof self.host - 1) != 0)
         self.host[0] = '\0';
-    read_start("/etc/machine-id", self.machine, sizeof self.machine);
-    read_start("/proc/sys/kernel/random/boot_id", self.boot, sizeof self.boot);
-    clean_word(self.host);
-    clean_word(self.machine);
-    clean_word(self.boot);
+    read_prefix("/etc/machine-id", self.machine, sizeof self.machine);
+    read_prefix("/proc/sys/kernel/random/boot_id", self.boot, sizeof self.boot);
+    replace_invalid(self.host);
+    replace_invalid(self.machine);
+    replace_invalid(self.boot);
     if (stat("/proc/self/ns/pid", &info) == 0)
-        self.space = info.st_ino;
-    look_up(self.number, &self.started);
+        self.pid_namespace = info.st_ino;
+    find_start_time(self.number, &self.started);
     *out = self;
 }
 
-lhi_process_state lhi_process_look(const lhi_process *process)
+lhi_process_state lhi_process_check(const lhi_process *process)
 {
     lhi_process self;
     uint64_t started;
-    lhi_process_self(&self);
+    lhi_process_identify_self(&self);
     if (!self.boot[0] || self.started == 0) /* no /proc */
         return LHI_PROCESS_ELSEWHERE;
     if (strcmp(process->boot, self.boot) != 0)
@@ -81,20 +81,20 @@ lhi_process_state lhi_process_look(const lhi_process *process)
                        strcmp(process->host, self.host) == 0
                    ? LHI_PROCESS_GONE
                    : LHI_PROCESS_ELSEWHERE;
-    if (process->space != self.space)
+    if (process->pid_namespace != self.pid_namespace)
         return LHI_PROCESS_ELSEWHERE;
-    return look_up(process->number, &started) &&
+    return find_start_time(process->number, &started) &&
                    (process->started == 0 || started == process->started)
                ? LHI_PROCESS_RUNS
                : LHI_PROCESS_GONE;
 }
 
-uint32_t lhi_process_place(const lhi_process *process)
+uint32_t lhi_process_hash_namespace(const lhi_process *process)
 {
     char text[256];
     uint32_t hash = 2166136261u; /* FNV-1a */
     snprintf(text, sizeof text, "%s %s %s %" PRIu64, process->host,
-             process->machine, process->boot, process->space);
+             process->machine, process->boot, process->pid_namespace);
     for (const char *p = text; *p; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619u;
     return hash;

@@ -12,7 +12,7 @@ typedef struct lhi_process {
     char host[65];    /* host name */
     char machine[65]; /* /etc/machine-id: survives a reboot */
     char boot[65];    /* kernel's boot id, new with each reboot */
-    uint64_t space;   /* PID namespace of `number` (containers) */
+    uint64_t pid_namespace;   /* PID namespace of `number` (containers) */
     int64_t number;
     uint64_t started; /* ticks since boot: PIDs are reused */
 } lhi_process;
@@ -25,12 +25,12 @@ typedef enum lhi_process_state {
 } lhi_process_state;
 
 /* Identifies the calling process. */
-void lhi_process_self(lhi_process *out);
+void lhi_process_identify_self(lhi_process *out);
 /* Checks whether a process still runs. LHI_PROCESS_GONE: it belonged to this
  * machine, and it ended or the machine was rebooted. */
-lhi_process_state lhi_process_look(const lhi_process *process);
+lhi_process_state lhi_process_check(const lhi_process *process);
 /* Hashes everything in `process` except the process itself: the machine, boot
  * and PID namespace in which its number is valid. */
-uint32_t lhi_process_place(const lhi_process *process);
+uint32_t lhi_process_hash_namespace(const lhi_process *process);
 
 #endif

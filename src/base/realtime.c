@@ -20,7 +20,7 @@ int64_t lhi_now_ns(void)
 }
 
 /* Sets the timer slack to 1 ns; with the default, timers fire 50 us late. */
-static void wake_in_time(void)
+static void set_timer_slack(void)
 {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
@@ -36,7 +36,7 @@ void lhi_sleep_until(int64_t at_ns)
     struct timespec t = lhi_timespec(at_ns);
     if (at_ns <= 0)
         return;
-    wake_in_time();
+    set_timer_slack();
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         continue;
 }
@@ -46,10 +46,10 @@ void lhi_sleep_for(int64_t ns)
     lhi_sleep_until(lhi_now_ns() + ns);
 }
 
-lh_status lhi_wake_sharply(bool realtime, lh_error *err)
+lh_status lhi_enable_precise_wakeups(bool realtime, lh_error *err)
 {
     const struct sched_param how = {.sched_priority = 1};
-    wake_in_time();
+    set_timer_slack();
     if (!realtime)
         return LH_OK;
     int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &how);
@@ -61,7 +61,7 @@ lh_status lhi_wake_sharply(bool realtime, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_thread_ordinary(pthread_t *out, void *(*thread_main)(void *of),
+lh_status lhi_start_normal_thread(pthread_t *out, void *(*thread_main)(void *of),
                               void *of, lh_error *err)
 {
     pthread_attr_t how;
@@ -80,7 +80,7 @@ lh_status lhi_thread_ordinary(pthread_t *out, void *(*thread_main)(void *of),
     return LH_OK;
 }
 
-int64_t lhi_thread_ns(void)
+int64_t lhi_thread_cpu_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

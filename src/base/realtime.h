@@ -14,7 +14,7 @@
 /* Returns the current time in ns. */
 int64_t lhi_now_ns(void);
 /* Returns at_ns + ns, capped at now_ns. */
-static inline int64_t lhi_later_ns(int64_t at_ns, int64_t ns, int64_t now_ns)
+static inline int64_t lhi_advance_time_ns(int64_t at_ns, int64_t ns, int64_t now_ns)
 {
     return ns < now_ns - at_ns ? at_ns + ns : now_ns;
 }
@@ -30,13 +30,13 @@ void lhi_sleep_for(int64_t ns);
 /* Makes the system wake the calling thread exactly when its wait expires, not
  * up to 50 us later. `realtime`: also gives it priority over all ordinary
  * threads (SCHED_FIFO). LH_EUNSUPPORTED without the required capability. */
-lh_status lhi_wake_sharply(bool realtime, lh_error *err);
+lh_status lhi_enable_precise_wakeups(bool realtime, lh_error *err);
 
 /* Starts a thread with normal priority, even if the caller has real-time
  * priority, so that the caller's passes run first. */
-lh_status lhi_thread_ordinary(pthread_t *out, void *(*thread_main)(void *of),
+lh_status lhi_start_normal_thread(pthread_t *out, void *(*thread_main)(void *of),
                               void *of, lh_error *err);
 /* Returns the calling thread's CPU time in ns. */
-int64_t lhi_thread_ns(void);
+int64_t lhi_thread_cpu_ns(void);
 
 #endif

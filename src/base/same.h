@@ -6,7 +6,7 @@
 
 /* Compares exactly, as == does, but without the compiler warning: the exact
  * comparison is intended. */
-static inline bool lhi_same(double a, double b)
+static inline bool lhi_equals_exactly(double a, double b)
 {
     return !(a < b) && !(b < a);
 }

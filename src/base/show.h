@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Escaping untrusted text for safe display: lh_text_show() of status.h for
+/* Escaping untrusted text for safe display: lh_text_escape() of status.h for
  * growing texts. */
 #ifndef LHI_SHOW_H
 #define LHI_SHOW_H
@@ -12,25 +12,25 @@
  * Returns its length, or 0 for invalid UTF-8. */
 size_t lhi_utf8_decode(const char *text, size_t len, uint32_t *out);
 /* Checks whether a string is valid UTF-8. */
-bool lhi_utf8_ok(const char *text);
+bool lhi_is_utf8(const char *text);
 
 /* Checks for characters that control a terminal or page, or that are invisible:
  * control characters, bidirectional controls, line separators, zero-width
  * spaces, tags. */
-bool lhi_is_unseen(uint32_t character);
+bool lhi_is_unprintable(uint32_t character);
 
-enum { LHI_SHOWN_CHARACTER = 16 }; /* bytes of one escaped character with NUL */
+enum { LHI_ESCAPE_BYTES = 16 }; /* bytes of one escaped character with NUL */
 
 /* Formats a JSON string escape: \u202e, or a surrogate pair for characters
  * beyond 16 bits. Returns the length; `out` has LHI_ESCAPE_BYTES bytes. */
 size_t lhi_json_escape(uint32_t character, char *out);
 
-/* Appends the text as escaped by lh_text_show(), at most `columns` characters.
+/* Appends the text as escaped by lh_text_escape(), at most `columns` characters.
  */
-void lhi_text_add_shown(lhi_text *out, const char *text, size_t columns);
-/* Appends JSON as escaped by lh_json_show(). */
-void lhi_text_add_json(lhi_text *out, const char *json, size_t len);
-/* Counts the characters that lh_text_show() outputs for the text. */
-size_t lhi_shown_columns(const char *text);
+void lhi_text_add_escaped(lhi_text *out, const char *text, size_t columns);
+/* Appends JSON as escaped by lh_json_escape(). */
+void lhi_text_add_escaped_json(lhi_text *out, const char *json, size_t len);
+/* Counts the characters that lh_text_escape() outputs for the text. */
+size_t lhi_count_escaped_columns(const char *text);
 
 #endif

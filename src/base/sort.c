@@ -35,7 +35,7 @@ static void reverse(const sorting *s, size_t from, size_t to)
 
 /* Finds the first item of [from, to) that sorts after item `key`; with
  * `or_equal`, equal items count as after it. */
-static size_t first_behind(const sorting *s, size_t from, size_t to, size_t key,
+static size_t find_first_after(const sorting *s, size_t from, size_t to, size_t key,
                            bool or_equal)
 {
     while (from < to) {
@@ -62,10 +62,10 @@ static void merge(const sorting *s, size_t from, size_t mid, size_t to)
         }
         if (mid - from > to - mid) {
             a = from + (mid - from) / 2;
-            b = first_behind(s, mid, to, a, true);
+            b = find_first_after(s, mid, to, a, true);
         } else {
             b = mid + (to - mid) / 2;
-            a = first_behind(s, from, mid, b, false);
+            a = find_first_after(s, from, mid, b, false);
         }
         reverse(s, a, mid);
         reverse(s, mid, b);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-lh_status lhi_options_size(const void *given, const char *what, lh_error *err)
+lh_status lhi_options_check_size(const void *given, const char *what, lh_error *err)
 {
     size_t size;
     memcpy(&size, given, sizeof size);
@@ -15,12 +15,12 @@ lh_status lhi_options_size(const void *given, const char *what, lh_error *err)
                     what, size, what);
 }
 
-lh_status lhi_options_take(void *mine, size_t mine_size, const void *given,
+lh_status lhi_options_copy(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err)
 {
     size_t taken = 0;
     if (given) {
-        LHI_TRY(lhi_options_size(given, what, err));
+        LHI_TRY(lhi_options_check_size(given, what, err));
         memcpy(&taken, given, sizeof taken);
         if (taken > mine_size)
             taken = mine_size;

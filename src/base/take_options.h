@@ -15,16 +15,16 @@
  *
  * LH_EINVAL: given->size is smaller than the size field itself (as 0 is);
  * `mine` is then unchanged. */
-#define LHI_OPTIONS_TAKE(type, mine, given, err)                               \
-    lhi_options_take((type *){(mine)}, sizeof(type), (const type *){(given)},  \
+#define LHI_OPTIONS_COPY(type, mine, given, err)                               \
+    lhi_options_copy((type *){(mine)}, sizeof(type), (const type *){(given)},  \
                      #type, (err))
 
 /* Checks the size field of an output struct; LH_EINVAL as above. */
-lh_status lhi_options_size(const void *given, const char *what, lh_error *err);
+lh_status lhi_options_check_size(const void *given, const char *what, lh_error *err);
 
 /* Implements LHI_OPTIONS_COPY without type checks. `what`: the struct's name
  * for messages. */
-lh_status lhi_options_take(void *mine, size_t mine_size, const void *given,
+lh_status lhi_options_copy(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err);
 
 #endif

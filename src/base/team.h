@@ -7,37 +7,37 @@
 
 #include <stdint.h>
 
-enum { LHI_TEAM_PIECES = 256 }; /* tasks per job */
+enum { LHI_MAX_PARALLEL_TASKS = 256 }; /* tasks per job */
 
 /* A job: the task function, its context and a progress callback. */
-typedef struct lhi_team {
+typedef struct lhi_parallel_job {
     void *context;
     /* Runs task i on thread `who`: 0 is the caller; worker threads have numbers
      * below the thread count. */
-    void (*work)(void *context, uint32_t i, uint32_t who);
+    void (*run_task)(void *context, uint32_t i, uint32_t who);
     /* Reports progress on the calling thread, after each task that it ran and
      * about twenty times a second while it waits: tasks 0 .. n_done - 1 are
      * finished. */
-    void (*look)(void *context, uint32_t n_done);
-} lhi_team;
+    void (*report_progress)(void *context, uint32_t n_done);
+} lhi_parallel_job;
 
 /* A thread pool, reusable for many jobs. */
-typedef struct lhi_crew lhi_crew;
+typedef struct lhi_thread_pool lhi_thread_pool;
 
 /* Creates a pool with at most `threads` threads, including the caller. Worker
  * threads start with the first job that has tasks for them. */
-lh_status lhi_crew_make(uint32_t threads, lhi_crew **out, lh_error *err);
-void lhi_crew_free(lhi_crew *crew); /* accepts NULL */
+lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out, lh_error *err);
+void lhi_thread_pool_free(lhi_thread_pool *crew); /* accepts NULL */
 
 /* Runs tasks 0 .. n - 1, started in order. A pool runs one job at a time, and a
  * task must not start another job on the same pool. If no thread can be
  * created, the caller runs all tasks. */
-void lhi_crew_run(lhi_crew *crew, const lhi_team *team, uint32_t n);
+void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team, uint32_t n);
 
 /* Runs one job on a temporary pool. */
-void lhi_team_run(const lhi_team *team, uint32_t n, uint32_t threads);
+void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n, uint32_t threads);
 
 /* Returns the number of processors available to the process: 1 or more. */
-uint32_t lhi_processors(void);
+uint32_t lhi_count_processors(void);
 
 #endif

@@ -29,9 +29,9 @@ static bool reserve(lhi_text *text, size_t more)
 {
     if (text->failed)
         return false;
-    if (more < text->room - text->len)
+    if (more < text->capacity - text->len)
         return true;
-    size_t room = text->room ? text->room : 256;
+    size_t room = text->capacity ? text->capacity : 256;
     while (room - text->len <= more) {
         if (room > SIZE_MAX / 2) {
             text->failed = true;
@@ -45,7 +45,7 @@ static bool reserve(lhi_text *text, size_t more)
         return false;
     }
     text->data = data;
-    text->room = room;
+    text->capacity = room;
     return true;
 }
 
@@ -81,7 +81,7 @@ void lhi_text_printf(lhi_text *text, const char *format, ...)
     if (!reserve(text, (size_t)needed))
         return;
     va_start(args, format);
-    vsnprintf(text->data + text->len, text->room - text->len, format, args);
+    vsnprintf(text->data + text->len, text->capacity - text->len, format, args);
     va_end(args);
     text->len += (size_t)needed;
 }
@@ -100,7 +100,7 @@ lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_fail_large(const char *name, size_t max_bytes, const char *what,
+lh_status lhi_fail_too_large(const char *name, size_t max_bytes, const char *what,
                          lh_error *err)
 {
     if (max_bytes % (1 << 20))
@@ -133,16 +133,16 @@ typedef struct reading {
     const char *path, *what;
     size_t max_bytes;
     bool is_text;
-} reading;
+} read_request;
 
 /* Reads to the end of the stream, within the request's limits. */
-static lh_status read_chunks(lhi_inflow *from, const reading *r, lhi_text *text,
+static lh_status read_chunks(lhi_input_stream *from, const read_request *r, lhi_text *text,
                              lh_error *err)
 {
     for (;;) {
         char chunk[1 << 16];
         size_t n;
-        LHI_TRY(lhi_inflow_read(from, chunk, sizeof chunk, &n, err));
+        LHI_TRY(lhi_input_stream_read(from, chunk, sizeof chunk, &n, err));
         if (n == 0)
             return LH_OK;
         size_t nuls = r->is_text ? find_nuls(chunk, n) : n;
@@ -151,14 +151,14 @@ static lh_status read_chunks(lhi_inflow *from, const reading *r, lhi_text *text,
                             "%s: is no text: NULs from byte %zu on", r->path,
                             text->len + nuls);
         if (n > r->max_bytes - text->len)
-            return lhi_fail_large(r->path, r->max_bytes, r->what, err);
+            return lhi_fail_too_large(r->path, r->max_bytes, r->what, err);
         lhi_text_add(text, chunk, n);
         if (text->failed)
             return lhi_fail_nomem(err);
     }
 }
 
-static lh_status read_open_file(lhi_inflow *from, const reading *r,
+static lh_status read_open_file(lhi_input_stream *from, const read_request *r,
                                 lhi_text *text, lh_error *err)
 {
     struct stat info;
@@ -166,21 +166,21 @@ static lh_status read_open_file(lhi_inflow *from, const reading *r,
         return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
     if (S_ISREG(info.st_mode) && info.st_size > 0) {
         if ((uintmax_t)info.st_size > r->max_bytes)
-            return lhi_fail_large(r->path, r->max_bytes, r->what, err);
+            return lhi_fail_too_large(r->path, r->max_bytes, r->what, err);
         /* reserves the file size in one allocation */
         reserve(text, (size_t)info.st_size);
     }
     return read_chunks(from, r, text, err);
 }
 
-static lh_status read_file(const reading *r, char **out, size_t *len,
+static lh_status read_file(const read_request *r, char **out, size_t *len,
                            lh_error *err)
 {
-    lhi_inflow from;
-    LHI_TRY(lhi_inflow_open(r->path, &from, err));
+    lhi_input_stream from;
+    LHI_TRY(lhi_input_stream_open(r->path, &from, err));
     lhi_text text = {0};
     lh_status status = read_open_file(&from, r, &text, err);
-    lhi_inflow_close(&from);
+    lhi_input_stream_close(&from);
     if (status != LH_OK) {
         lhi_text_fini(&text);
         return status;
@@ -191,14 +191,14 @@ static lh_status read_file(const reading *r, char **out, size_t *len,
 lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
                         size_t *len, lh_error *err)
 {
-    reading r = {path, "it", max_bytes, false};
+    read_request r = {path, "it", max_bytes, false};
     return read_file(&r, out, len, err);
 }
 
 lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
                         char **out, size_t *len, lh_error *err)
 {
-    reading r = {path, what, max_bytes, true};
+    read_request r = {path, what, max_bytes, true};
     return read_file(&r, out, len, err);
 }
 
@@ -234,11 +234,11 @@ static lh_status fail_to_write(const char *path, int cause, lh_error *err)
 static lh_status replace_file(const char *path, mode_t old_mode,
                               const char *text, size_t len, lh_error *err)
 {
-    size_t room = strlen(path) + LHI_TEMP_ROOM;
+    size_t room = strlen(path) + LHI_TEMP_SUFFIX_BYTES;
     char *temp = malloc(room);
     if (!temp)
         return lhi_fail_nomem(err);
-    int fd = lhi_open_beside(path, temp, room);
+    int fd = lhi_temp_file_create(path, temp, room);
     if (fd < 0) {
         lh_status status = fail_to_write(path, errno, err);
         free(temp);
@@ -265,7 +265,7 @@ static lh_status replace_file(const char *path, mode_t old_mode,
 
 /* Opens a file for writing in place. A FIFO must get a reader within a timeout,
  * instead of blocking forever. */
-static int open_in_place(const char *path)
+static int open_for_writing(const char *path)
 {
     enum { READER_WITHIN_MS = 5000, STEP_MS = 50 };
     const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
@@ -284,7 +284,7 @@ static int open_in_place(const char *path)
 static lh_status write_in_place(const char *path, const char *text, size_t len,
                                 lh_error *err)
 {
-    int fd = open_in_place(path);
+    int fd = open_for_writing(path);
     bool ok = fd >= 0 && write_all(fd, text, len);
     int cause = ok ? 0 : errno;
     if (fd >= 0 && close(fd) != 0 && ok) {
@@ -313,7 +313,7 @@ static bool is_special(const char *path)
 
 /* Writes through a symbolic link: replaces its target and preserves the link.
  */
-static lh_status write_through(const char *path, const char *text, size_t len,
+static lh_status write_link_target(const char *path, const char *text, size_t len,
                                lh_error *err)
 {
     struct stat info;
@@ -345,20 +345,20 @@ lh_status lh_file_write(const char *path, const char *text, size_t len,
     if (is_special(path))
         return write_in_place(path, text, len, err);
     if (exists && S_ISLNK(info.st_mode))
-        return write_through(path, text, len, err);
+        return write_link_target(path, text, len, err);
     if (exists && !S_ISREG(info.st_mode))
         return write_in_place(path, text, len, err);
     return replace_file(path, exists ? info.st_mode & 0777 : 0, text, len, err);
 }
 
 /* Tests whether a file can be created beside `path`; removes it again. */
-static lh_status try_beside(const char *path, lh_error *err)
+static lh_status check_can_create(const char *path, lh_error *err)
 {
-    size_t room = strlen(path) + LHI_TEMP_ROOM;
+    size_t room = strlen(path) + LHI_TEMP_SUFFIX_BYTES;
     char *temp = malloc(room);
     if (!temp)
         return lhi_fail_nomem(err);
-    int fd = lhi_open_beside(path, temp, room);
+    int fd = lhi_temp_file_create(path, temp, room);
     int cause = errno;
     if (fd >= 0) {
         close(fd);
@@ -372,7 +372,7 @@ lh_status lh_file_writable(const char *path, lh_error *err)
 {
     struct stat info;
     if (stat(path, &info) != 0)
-        return try_beside(path, err);
+        return check_can_create(path, err);
     if (S_ISDIR(info.st_mode))
         return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
     /* Opening a pipe would block until it has a reader. */
@@ -385,7 +385,7 @@ lh_status lh_file_writable(const char *path, lh_error *err)
     if (!target)
         return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
                         strerror(errno));
-    lh_status status = try_beside(target, err);
+    lh_status status = check_can_create(target, err);
     free(target);
     return status;
 }

@@ -13,7 +13,7 @@
  * the failure, so one check at the end suffices. */
 typedef struct lhi_text {
     char *data; /* NUL-terminated once non-empty */
-    size_t len, room;
+    size_t len, capacity;
     bool failed;
 } lhi_text;
 
@@ -46,7 +46,7 @@ lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
 lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
                         char **out, size_t *len, lh_error *err);
 /* LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may have". */
-lh_status lhi_fail_large(const char *name, size_t max_bytes, const char *what,
+lh_status lhi_fail_too_large(const char *name, size_t max_bytes, const char *what,
                          lh_error *err);
 
 #endif

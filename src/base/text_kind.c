@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-char *lh_text_kind(const char *text, char *kind)
+char *lh_text_detect_kind(const char *text, char *kind)
 {
     *kind = '\0';
     for (const char *p = text; (p = strstr(p, "longhaul")) != NULL; p++) {
@@ -18,7 +18,7 @@ char *lh_text_kind(const char *text, char *kind)
             continue;
         after += strspn(after, " \t\"'");
         size_t len = strspn(after, "abcdefghijklmnopqrstuvwxyz");
-        if (after[len] != '/' || len >= LH_KIND_TEXT)
+        if (after[len] != '/' || len >= LH_KIND_TEXT_SIZE)
             continue;
         memcpy(kind, after, len);
         kind[len] = '\0';

@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 /* Returns the smaller number. */
-static inline int64_t lhi_least(int64_t a, int64_t b)
+static inline int64_t lhi_min_int64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* Returns the larger number. */
-static inline int64_t lhi_most(int64_t a, int64_t b)
+static inline int64_t lhi_max_int64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -30,7 +30,7 @@ static inline int64_t lhi_gcd(int64_t a, int64_t b)
 
 /* Returns the smallest divisor of `n` that is at least `least`; returns n if
  * `n` is smaller. */
-static inline uint32_t lhi_least_divisor(uint32_t n, uint32_t least)
+static inline uint32_t lhi_find_divisor_at_least(uint32_t n, uint32_t least)
 {
     uint32_t d = least ? least : 1;
     while (d < n && n % d)

@@ -11,7 +11,7 @@
 enum { SEARCH_EFFORT = 200000 };
 
 /* Checks whether a method's status is a result, not a failed comparison. */
-static bool is_answer(lh_status status)
+static bool is_result(lh_status status)
 {
     return status == LH_OK || status == LH_EINFEASIBLE ||
            status == LH_EUNSUPPORTED || status == LH_EDEADLOCK;
@@ -73,30 +73,30 @@ static const char *copy_reason(const char *method, const char *why,
 }
 
 /* Evaluates the method's schedule, or the existing one. */
-static lh_status compete(const lh_compare_options *how, const char *method,
-                         const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
+static lh_status evaluate_schedule(const lh_compare_options *how, const char *method,
+                         const lhi_compare_case *on, lhi_arena *mem, lh_outcome *out,
                          lh_error *err)
 {
     lh_method_options with = {
         .size = sizeof with, .sub_blocks = how->sub_blocks, .sim = how->sim};
-    lh_best_options search = {.size = sizeof search,
+    lh_scheduler_options search = {.size = sizeof search,
                               .method = &with,
                               .effort =
                                   how->effort ? how->effort : SEARCH_EFFORT};
-    lh_best best = {0};
+    lh_scheduler_result best = {0};
     if (on->schedule)
         return measure(how, on->pipeline, on->schedule, mem, out, err);
-    LHI_TRY(lh_best_schedule(method, on->made_for, &search, &best, err));
+    LHI_TRY(lh_scheduler_run(method, on->schedule_pipeline, &search, &best, err));
     lh_status status = measure(how, on->pipeline, best.schedule, mem, out, err);
-    if (status == LH_OK && on->pipeline == on->made_for &&
+    if (status == LH_OK && on->pipeline == on->schedule_pipeline &&
         best.bound_ns > out->bound_ns)
         out->bound_ns = best.bound_ns;
-    lh_best_fini(&best);
+    lh_scheduler_result_fini(&best);
     return status;
 }
 
-lh_status lhi_contend(const lh_compare_options *how, const char *method,
-                      const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
+lh_status lhi_compare_evaluate_method(const lh_compare_options *how, const char *method,
+                      const lhi_compare_case *on, lhi_arena *mem, lh_outcome *out,
                       lh_error *err)
 {
     lh_bound bound;
@@ -106,14 +106,14 @@ lh_status lhi_contend(const lh_compare_options *how, const char *method,
                             bound.ns > on->bound_ns ? bound.ns : on->bound_ns,
                         .why = "",
                         .fits = true};
-    lh_status status = compete(how, method, on, mem, out, &why);
+    lh_status status = evaluate_schedule(how, method, on, mem, out, &why);
     out->status = status;
     out->bound_ns += on->after_ns;
     if (status == LH_OK) {
         out->ns += on->after_ns;
         return LH_OK;
     }
-    if (!is_answer(status)) {
+    if (!is_result(status)) {
         if (err)
             *err = why;
         return status;
@@ -123,7 +123,7 @@ lh_status lhi_contend(const lh_compare_options *how, const char *method,
     return out->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-const char *lh_outcome_word(const lh_outcome *outcome)
+const char *lh_outcome_status_name(const lh_outcome *outcome)
 {
     if (outcome->status != LH_OK)
         return lh_status_name(outcome->status);

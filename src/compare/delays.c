@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-int64_t lhi_forward_ns(const lh_pipeline *pipeline)
+int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline)
 {
     double sum = 0;
     for (uint32_t i = 0; i < lh_pipeline_n_chunks(pipeline); i++)
@@ -13,7 +13,7 @@ int64_t lhi_forward_ns(const lh_pipeline *pipeline)
     return (int64_t)llround(sum / lh_pipeline_n_devices(pipeline));
 }
 
-int64_t lhi_delay_ns(const lh_compare_delays *delays, uint32_t i,
+int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
                      int64_t forward_ns)
 {
     if (!delays || i >= delays->n_values)
@@ -23,7 +23,7 @@ int64_t lhi_delay_ns(const lh_compare_delays *delays, uint32_t i,
                                 : delays->values[i]);
 }
 
-lh_status lhi_delayed(const lh_pipeline *p, int64_t latency_ns,
+lh_status lhi_compare_build_delayed(const lh_pipeline *p, int64_t latency_ns,
                       int64_t transfer_ns, lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -33,7 +33,7 @@ lh_status lhi_delayed(const lh_pipeline *p, int64_t latency_ns,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < desc.n_links; i++) {
         links[i] = desc.links[i];
-        if (!lhi_link_is_far(p, &links[i]))
+        if (!lhi_link_is_inter_site(p, &links[i]))
             continue;
         if (latency_ns >= 0)
             links[i].latency_ns = latency_ns;

@@ -58,7 +58,7 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
 {
     const char *end = text + len;
     uint32_t number = 1;
-    LHI_TRY(lhi_input_check(len, name, LHI_INPUT_LOG, err));
+    LHI_TRY(lhi_input_check_size(len, name, LHI_INPUT_LOG, err));
     for (const char *line = text; line < end; number++) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         stop = stop ? stop : end;

@@ -34,18 +34,18 @@ static int compare_messages(const void *a, const void *b)
 
 /* Records the earliest run whose start differs by more than 0.1 % of the
  * predicted iteration. */
-static void note_parting(lh_trace_difference *d, const lh_trace_run *p,
+static void record_divergence(lh_trace_difference *d, const lh_trace_run *p,
                          int64_t later_ns)
 {
     int64_t off = later_ns < 0 ? -later_ns : later_ns;
     if (off <= d->predicted_ns / 1000 ||
-        (d->parts[0] && p->start_ns >= d->parts_at_ns))
+        (d->divergence[0] && p->start_ns >= d->divergence_ns))
         return;
-    lh_pass_text(&p->pass, d->parts);
-    d->parts_device = p->device;
-    d->parts_at_ns = p->start_ns;
-    d->parts_by_ns = later_ns;
-    d->parts_waits = p->waits_for != LH_NONE;
+    lh_pass_format(&p->pass, d->divergence);
+    d->divergence_device = p->device;
+    d->divergence_ns = p->start_ns;
+    d->divergence_delay_ns = later_ns;
+    d->divergence_waits = p->waits_for != LH_NONE;
 }
 
 static void match_run(lh_trace_difference *d, const lh_trace_run *p,
@@ -57,12 +57,12 @@ static void match_run(lh_trace_difference *d, const lh_trace_run *p,
     kind->predicted_ns += p->end_ns - p->start_ns;
     kind->measured_ns += m->end_ns - m->start_ns;
     d->n_passes++;
-    note_parting(d, p, off);
+    record_divergence(d, p, off);
     off = off < 0 ? -off : off;
     d->mean_start_ns += (double)off;
     if (off >= d->worst_start_ns) {
         d->worst_start_ns = off;
-        lh_pass_text(&p->pass, d->worst);
+        lh_pass_format(&p->pass, d->worst);
     }
 }
 
@@ -137,13 +137,13 @@ static lh_status match_messages(const lh_trace *p, const lh_trace *m,
 
 /* Dimensions that any two iterations of one job share, whatever their
  * schedules. */
-typedef struct extent {
+typedef struct job_shape {
     uint32_t devices, chunks, microbatches;
-} extent;
+} job_shape;
 
-static extent extent_of(const lh_trace *t)
+static job_shape compute_shape(const lh_trace *t)
 {
-    extent x = {.devices = t->n_devices};
+    job_shape x = {.devices = t->n_devices};
     for (uint32_t i = 0; i < t->n_runs; i++) {
         const lh_pass *p = &t->runs[i].pass;
         x.chunks = p->chunk >= x.chunks ? p->chunk + 1 : x.chunks;
@@ -156,7 +156,7 @@ static extent extent_of(const lh_trace *t)
 static lh_status check_same_job(const lh_trace *predicted,
                                 const lh_trace *measured, lh_error *err)
 {
-    const extent p = extent_of(predicted), m = extent_of(measured);
+    const job_shape p = compute_shape(predicted), m = compute_shape(measured);
     if (p.devices == m.devices && p.chunks == m.chunks &&
         p.microbatches == m.microbatches)
         return LH_OK;

@@ -18,7 +18,7 @@ typedef struct shares {
 /* Computes the shares. DeepEP sends a token once to each remote node with some
  * of its experts, hence at most once per node; the copies are made and
  * distributed within that node. */
-static shares shares_of(const lhi_exchange *exchange, double size, double near,
+static shares compute_shares(const lhi_exchange *exchange, double size, double near,
                         double nodes)
 {
     shares s = {(near - 1) / size, 1 / size};
@@ -34,27 +34,27 @@ static shares shares_of(const lhi_exchange *exchange, double size, double near,
 
 /* Computes the shares for the members in datacenter number `at` of the group.
  */
-static shares shares_in(const lhi_members *m, uint32_t at,
+static shares compute_site_shares(const lhi_group_members *m, uint32_t at,
                         const lhi_exchange *exchange)
 {
     double nodes = 0;
 
     for (uint32_t i = 0; i < m->n; i++)
         nodes += m->at[i].nodes;
-    return shares_of(exchange, m->size, m->at[at].near, nodes);
+    return compute_shares(exchange, m->size, m->at[at].fewest_per_node, nodes);
 }
 
-double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
+double lhi_all_to_all_compute_share(const lhi_group_members *members, uint32_t part,
                             const lhi_exchange *exchange)
 {
-    return shares_in(members, part, exchange).member;
+    return compute_site_shares(members, part, exchange).member;
 }
 
 /* Computes the latency. All messages are in flight at once, so the longest
  * latency counts once (NCCL's user guide, "Point-to-point communication": the
  * calls of a group progress independently). DeepEP adds a forwarding step
  * within the node for tokens from other nodes. */
-static double latency_of(const lhi_exchange *exchange, double node_ns,
+static double compute_latency(const lhi_exchange *exchange, double node_ns,
                          double away_ns)
 {
     return exchange->dispatcher == LH_DISPATCHER_DEEPEP
@@ -63,33 +63,33 @@ static double latency_of(const lhi_exchange *exchange, double node_ns,
 }
 
 /* Counts the GPUs that use the link between two datacenters concurrently. */
-static double senders_over(const lh_job *job, const lhi_members *m,
+static double count_link_senders(const lh_job *job, const lhi_group_members *m,
                            uint32_t from, uint32_t to)
 {
     uint32_t a = m->at[from].datacenter, b = m->at[to].datacenter;
     double senders = 0;
 
     for (uint32_t i = 0; i < m->n; i++)
-        if (lhi_one_link(job, a, b, m->at[i].datacenter, b))
+        if (lhi_uses_same_link(job, a, b, m->at[i].datacenter, b))
             senders += m->at[i].senders;
     return fmax(1, senders);
 }
 
 /* Adds the time per byte over the links from one datacenter to the others. */
-static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
-                           const lh_cost_options *options, lhi_busiest *known,
+static lh_status add_inter_datacenter_links(const lh_job *job, const lhi_group_members *m, uint32_t at,
+                           const lh_cost_options *options, lhi_ecmp_cache *known,
                            lhi_exchange_time *sum, lh_error *err)
 {
-    const lhi_part *here = &m->at[at];
+    const lhi_site_members *here = &m->at[at];
 
     for (uint32_t i = 0; i < m->n; i++) {
-        const lhi_part *there = &m->at[i];
+        const lhi_site_members *there = &m->at[i];
         lh_cost_path path;
 
         if (i == at)
             continue;
-        LHI_TRY(lhi_between(job, here->datacenter, there->datacenter,
-                            senders_over(job, m, at, i), options, known, &path,
+        LHI_TRY(lhi_compute_inter_datacenter_path(job, here->datacenter, there->datacenter,
+                            count_link_senders(job, m, at, i), options, known, &path,
                             err));
         sum->ns_per_byte += there->members * 1e9 / path.bytes_per_s;
         sum->latency_ns = fmax(sum->latency_ns, path.latency_ns);
@@ -100,62 +100,62 @@ static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
 /* Finds the paths from one GPU to the other members. *away: the time for one
  * byte to each member on other nodes, sent sequentially. *node: the intra-node
  * path, unless the GPU has no peer on its node. */
-static lh_status paths_of(const lh_job *job, const lhi_members *m, uint32_t at,
-                          const lh_cost_options *options, lhi_busiest *known,
+static lh_status find_member_paths(const lh_job *job, const lhi_group_members *m, uint32_t at,
+                          const lh_cost_options *options, lhi_ecmp_cache *known,
                           lhi_exchange_time *away, lh_cost_path *node,
                           lh_error *err)
 {
-    const lhi_part *p = &m->at[at];
-    double far = p->members - p->near;
+    const lhi_site_members *p = &m->at[at];
+    double far = p->members - p->fewest_per_node;
     lh_cost_path path;
 
     *away = (lhi_exchange_time){0};
     *node = (lh_cost_path){.bytes_per_s = INFINITY};
-    LHI_TRY(go_across(job, m, at, options, known, away, err));
+    LHI_TRY(add_inter_datacenter_links(job, m, at, options, known, away, err));
     if (far > 0) {
-        LHI_TRY(lhi_inside(job, p->datacenter, false, 1, options, &path, err));
+        LHI_TRY(lhi_compute_intra_datacenter_path(job, p->datacenter, false, 1, options, &path, err));
         away->ns_per_byte += far * 1e9 / path.bytes_per_s;
         away->latency_ns = fmax(away->latency_ns, path.latency_ns);
     }
-    return p->near > 1
-               ? lhi_inside(job, p->datacenter, true, 1, options, node, err)
+    return p->fewest_per_node > 1
+               ? lhi_compute_intra_datacenter_path(job, p->datacenter, true, 1, options, node, err)
                : LH_OK;
 }
 
 /* Computes the time for one datacenter's members. The interface carries the
  * traffic to other nodes and to other datacenters, while the node's links work
  * concurrently. Each GPU uses only its own interface. */
-static lh_status time_part(const lh_job *job, const lhi_members *m, uint32_t at,
+static lh_status compute_site_time(const lh_job *job, const lhi_group_members *m, uint32_t at,
                            const lhi_exchange *exchange,
-                           const lh_cost_options *options, lhi_busiest *known,
+                           const lh_cost_options *options, lhi_ecmp_cache *known,
                            lhi_exchange_time *out, lh_error *err)
 {
-    shares s = shares_in(m, at, exchange);
+    shares s = compute_site_shares(m, at, exchange);
     lhi_exchange_time away;
     lh_cost_path node;
 
-    LHI_TRY(paths_of(job, m, at, options, known, &away, &node, err));
+    LHI_TRY(find_member_paths(job, m, at, options, known, &away, &node, err));
     out->wire_ns_per_byte = s.member * away.ns_per_byte;
     out->ns_per_byte =
         fmax(s.node * 1e9 / node.bytes_per_s, out->wire_ns_per_byte);
-    out->latency_ns = latency_of(exchange, node.latency_ns, away.latency_ns);
+    out->latency_ns = compute_latency(exchange, node.latency_ns, away.latency_ns);
     return LH_OK;
 }
 
-lh_status lhi_all_to_all_paths(const lh_job *job, const lhi_members *members,
+lh_status lhi_all_to_all_compute_path_times(const lh_job *job, const lhi_group_members *members,
                                const lh_cost_options *options,
-                               lhi_busiest *known, lhi_exchange_paths *out,
+                               lhi_ecmp_cache *known, lhi_exchange_paths *out,
                                lh_error *err)
 {
     lhi_exchange_paths worst = {0};
 
     for (uint32_t i = 0; i < members->n; i++) {
-        double far = members->size - members->at[i].near;
+        double far = members->size - members->at[i].fewest_per_node;
         lhi_exchange_time away;
         lh_cost_path node;
 
         LHI_TRY(
-            paths_of(job, members, i, options, known, &away, &node, err));
+            find_member_paths(job, members, i, options, known, &away, &node, err));
         worst.near_ns_per_byte =
             fmax(worst.near_ns_per_byte, 1e9 / node.bytes_per_s);
         worst.near_latency_ns = fmax(worst.near_latency_ns, node.latency_ns);
@@ -168,9 +168,9 @@ lh_status lhi_all_to_all_paths(const lh_job *job, const lhi_members *members,
     return LH_OK;
 }
 
-lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
+lh_status lhi_all_to_all_compute_time(const lh_job *job, const lhi_group_members *members,
                          const lhi_exchange *exchange,
-                         const lh_cost_options *options, lhi_busiest *known,
+                         const lh_cost_options *options, lhi_ecmp_cache *known,
                          lhi_exchange_time *out, lh_error *err)
 {
     lhi_exchange_time worst = {0};
@@ -179,7 +179,7 @@ lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
         lhi_exchange_time here;
 
         LHI_TRY(
-            time_part(job, members, i, exchange, options, known, &here, err));
+            compute_site_time(job, members, i, exchange, options, known, &here, err));
         worst.ns_per_byte = fmax(worst.ns_per_byte, here.ns_per_byte);
         worst.latency_ns = fmax(worst.latency_ns, here.latency_ns);
         worst.wire_ns_per_byte =
@@ -202,10 +202,10 @@ static lh_status best_paths(const lh_job *job, uint32_t datacenter,
 
     *node = *away = (lh_cost_path){.bytes_per_s = INFINITY};
     if (dc->node_link.bytes_per_s > 0)
-        LHI_TRY(lhi_inside(job, datacenter, true, 1, options, node, err));
+        LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, true, 1, options, node, err));
     if (!(dc->fabric.bytes_per_s > 0))
         return LH_OK;
-    LHI_TRY(lhi_inside(job, datacenter, false, 1, options, away, err));
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, false, 1, options, away, err));
     if (n > 1)
         away->bytes_per_s =
             fmax(away->bytes_per_s, dc->fabric.bytes_per_s *
@@ -228,7 +228,7 @@ static lh_status best_paths(const lh_job *job, uint32_t datacenter,
     return LH_OK;
 }
 
-lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
+lh_status lhi_all_to_all_compute_lower_bound(const lh_job *job, uint32_t datacenter,
                                double size, uint32_t step,
                                const lhi_exchange *exchange,
                                const lh_cost_options *options,
@@ -244,9 +244,9 @@ lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
     near = fmin(size, fmax(1, near / step));
     LHI_TRY(best_paths(job, datacenter, options, &node, &away, err));
     for (double k = 1; k <= near; k++) {
-        shares s = shares_of(exchange, size, k, nodes);
+        shares s = compute_shares(exchange, size, k, nodes);
         double far = s.member * (size - k) * 1e9 / away.bytes_per_s;
-        double late = latency_of(exchange, k > 1 ? node.latency_ns : 0,
+        double late = compute_latency(exchange, k > 1 ? node.latency_ns : 0,
                                  k < size ? away.latency_ns : 0);
 
         least.ns_per_byte =
@@ -260,8 +260,8 @@ lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
 /* ---- public interface ---- */
 
 /* Distributes a group evenly over its datacenters. */
-static lh_status spread_evenly(const lh_job *job, const lh_cost_group *group,
-                               lhi_members *out, lh_error *err)
+static lh_status distribute_evenly(const lh_job *job, const lh_cost_group *group,
+                               lhi_group_members *out, lh_error *err)
 {
     uint32_t left = group->size, n;
 
@@ -277,16 +277,16 @@ static lh_status spread_evenly(const lh_job *job, const lh_cost_group *group,
                         "a group spreads over %" PRIu32
                         " datacenters, more than there are",
                         n);
-    *out = (lhi_members){.size = group->size, .n = n};
+    *out = (lhi_group_members){.size = group->size, .n = n};
     for (uint32_t i = 0; i < n; i++) {
         uint32_t here = (left + n - i - 1) / (n - i);
         uint32_t near = here < group->per_node ? here : group->per_node;
 
-        out->at[i] = (lhi_part){.datacenter = group->n_sites > 1
+        out->at[i] = (lhi_site_members){.datacenter = group->n_sites > 1
                                                   ? group->sites[i].datacenter
                                                   : group->datacenter + i,
                                 .members = here,
-                                .near = near,
+                                .fewest_per_node = near,
                                 .nodes = ceil((double)here / near),
                                 .senders = group->concurrent};
         left -= here;
@@ -300,14 +300,14 @@ lh_status lh_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
                              lh_error *err)
 {
     const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
     lhi_exchange_time t;
-    lhi_members members;
+    lhi_group_members members;
     lh_cost_options full;
 
-    LHI_TRY(lhi_cost_options(job, options, &full, err));
-    LHI_TRY(spread_evenly(job, group, &members, err));
-    LHI_TRY(lhi_all_to_all(job, &members, &plain, &full, &known, &t, err));
+    LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
+    LHI_TRY(distribute_evenly(job, group, &members, err));
+    LHI_TRY(lhi_all_to_all_compute_time(job, &members, &plain, &full, &known, &t, err));
     *transfer_ns = bytes * t.ns_per_byte;
     *latency_ns = t.latency_ns;
     return LH_OK;

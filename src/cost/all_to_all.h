@@ -7,20 +7,20 @@
 
 /* The members of a group in one datacenter. Counts can be fractional where the
  * GPUs that share an expert straddle a boundary. */
-typedef struct lhi_part {
+typedef struct lhi_site_members {
     uint32_t datacenter;
     double members;
-    double near;    /* on the node with the fewest */
+    double fewest_per_node;    /* on the node with the fewest */
     double nodes;   /* nodes with members */
     double senders; /* GPUs that use an outgoing link concurrently */
-} lhi_part;
+} lhi_site_members;
 
 /* The members of a group by datacenter. */
-typedef struct lhi_members {
+typedef struct lhi_group_members {
     double size;
     uint32_t n;
-    lhi_part at[LH_MAX_DATACENTERS];
-} lhi_members;
+    lhi_site_members at[LH_MAX_DATACENTERS];
+} lhi_group_members;
 
 /* The data that a GPU sends to the others. */
 typedef struct lhi_exchange {
@@ -36,9 +36,9 @@ typedef struct lhi_exchange_time {
 } lhi_exchange_time;
 
 /* Computes the all-to-all time. `options` must have its defaults filled in. */
-lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
+lh_status lhi_all_to_all_compute_time(const lh_job *job, const lhi_group_members *members,
                          const lhi_exchange *exchange,
-                         const lh_cost_options *options, lhi_busiest *known,
+                         const lh_cost_options *options, lhi_ecmp_cache *known,
                          lhi_exchange_time *out, lh_error *err);
 
 /* The time per byte that a GPU sends to members on its node (near) and
@@ -51,14 +51,14 @@ typedef struct lhi_exchange_paths {
 
 /* Computes the times per byte on the near and far paths. `options` must have
  * its defaults filled in. */
-lh_status lhi_all_to_all_paths(const lh_job *job, const lhi_members *members,
+lh_status lhi_all_to_all_compute_path_times(const lh_job *job, const lhi_group_members *members,
                                const lh_cost_options *options,
-                               lhi_busiest *known, lhi_exchange_paths *out,
+                               lhi_ecmp_cache *known, lhi_exchange_paths *out,
                                lh_error *err);
 
 /* Returns the fraction of each byte that one GPU in datacenter number `part`
  * sends to each member on other nodes. */
-double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
+double lhi_all_to_all_compute_share(const lhi_group_members *members, uint32_t part,
                             const lhi_exchange *exchange);
 
 /* Computes a lower bound on the time of any group with `size` members and some
@@ -68,7 +68,7 @@ double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
  * Fewer members per node than fit can be faster, because two networks then work
  * concurrently. Links between datacenters are assumed no faster than a GPU's
  * interface. */
-lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
+lh_status lhi_all_to_all_compute_lower_bound(const lh_job *job, uint32_t datacenter,
                                double size, uint32_t step,
                                const lhi_exchange *exchange,
                                const lh_cost_options *options,

@@ -15,7 +15,7 @@
  * two moments), in this order [Raj section 3.1, figure 1]. Each is sharded over
  * the data-parallel GPUs from its ZeRO stage on; with hybrid sharding, over
  * those in the datacenter. */
-static void hold_state(const lhi_prices *p, const lhi_params *params,
+static void compute_state_bytes(const lhi_cost_context *p, const lhi_params *params,
                        double shared_ranks, double expert_ranks,
                        double state[3])
 {
@@ -30,22 +30,22 @@ static void hold_state(const lhi_prices *p, const lhi_params *params,
     state[2] = optimizer * (zero >= 1 ? split : params->total);
 }
 
-static lh_status fill_pass(const lhi_spent *s, lh_pass_cost *out, lh_error *err)
+static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out, lh_error *err)
 {
-    LHI_TRY(lhi_whole(s->total, "a pass", &out->total_ns, err));
-    LHI_TRY(lhi_whole(s->matmul, "a pass", &out->matmul_ns, err));
-    LHI_TRY(lhi_whole(s->memory, "a pass", &out->memory_ns, err));
-    LHI_TRY(lhi_whole(s->kernel, "a pass", &out->kernel_ns, err));
-    LHI_TRY(lhi_whole(s->communication, "a pass", &out->communication_ns, err));
-    LHI_TRY(lhi_whole(s->data, "a pass", &out->data_ns, err));
-    LHI_TRY(lhi_whole(s->end, "a pass", &out->end_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->total, "a pass", &out->total_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->matmul, "a pass", &out->matmul_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->memory, "a pass", &out->memory_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->kernel, "a pass", &out->kernel_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->communication, "a pass", &out->communication_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->data_parallel, "a pass", &out->data_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->exposed_end, "a pass", &out->blocking_ns, err));
     out->flops = s->flops;
     return LH_OK;
 }
 
 /* Returns the source to report for a value with measured and estimated parts.
  */
-static lh_cost_source source_of(bool measured, bool estimated,
+static lh_cost_source merge_sources(bool measured, bool estimated,
                                 lh_cost_source estimate)
 {
     if (measured)
@@ -54,18 +54,18 @@ static lh_cost_source source_of(bool measured, bool estimated,
 }
 
 /* The two largest unsharded parts that a pass uses successively. */
-typedef struct two {
+typedef struct largest_two {
     double larger, smaller;
-} two;
+} largest_two;
 
 /* Updates the two largest unsharded parts with one part. */
-static void add_unsharded(const lhi_prices *p, lh_cost_slice part,
-                          double shared_ranks, double expert_ranks, two *most)
+static void add_unsharded_part(const lhi_cost_context *p, lh_cost_layer_range part,
+                          double shared_ranks, double expert_ranks, largest_two *most)
 {
     lhi_params params;
     double whole = 0;
 
-    lhi_params_slice(&p->shape, &part, &params);
+    lhi_count_slice_params(&p->shape, &part, &params);
     if (shared_ranks > 1)
         whole += params.total - params.experts;
     if (expert_ranks > 1)
@@ -76,112 +76,112 @@ static void add_unsharded(const lhi_prices *p, lh_cost_slice part,
 
 /* Computes the buffers for temporarily unsharded data: PyTorch's FSDP2 gathers
  * one layer ahead, and reduces one layer while it computes the next. */
-static double hold_buffers(const lhi_prices *p, double shared_ranks,
+static double compute_buffer_bytes(const lhi_cost_context *p, double shared_ranks,
                            double expert_ranks)
 {
-    const lh_cost_slice *slice = p->slice;
+    const lh_cost_layer_range *slice = p->slice;
     uint32_t zero = p->job->training.zero;
     double bytes = p->options.gradient_bytes;
-    two most = {0};
+    largest_two most = {0};
 
     if (zero < 2)
         return 0;
     if (zero > 2)
         bytes += p->shape.element;
     for (uint32_t i = 0; i < slice->n_layers; i++)
-        add_unsharded(p,
-                      (lh_cost_slice){.first_layer = slice->first_layer + i,
+        add_unsharded_part(p,
+                      (lh_cost_layer_range){.first_layer = slice->first_layer + i,
                                       .n_layers = 1},
                       shared_ranks, expert_ranks, &most);
     if (slice->embedding)
-        add_unsharded(p, (lh_cost_slice){.embedding = true}, shared_ranks,
+        add_unsharded_part(p, (lh_cost_layer_range){.embedding = true}, shared_ranks,
                       expert_ranks, &most);
     if (lhi_slice_has_end(slice))
-        add_unsharded(p,
-                      (lh_cost_slice){.head = slice->head, .mtp = slice->mtp},
+        add_unsharded_part(p,
+                      (lh_cost_layer_range){.head = slice->head, .mtp = slice->mtp},
                       shared_ranks, expert_ranks, &most);
     return bytes * (most.larger + most.smaller);
 }
 
-enum { OFFLOAD_ROOMS = 3 }; /* see pipe/offload.h */
+enum { OFFLOAD_BUFFERS = 3 }; /* see pipe/offload.h */
 
 /* Estimates the offloaded bytes among a layer range's activations. The
  * offloaded fraction comes from the model; it is applied to the measured total
  * if there is one. */
-static double offload(const lhi_prices *p, const lhi_sums *s)
+static double estimate_offload_bytes(const lhi_cost_context *p, const lhi_slice_sums *s)
 {
-    const lh_cost_slice *slice = p->slice;
+    const lh_cost_layer_range *slice = p->slice;
     double moved = 0, all = 0;
-    uint32_t n = lhi_offload_layers(p->job, slice->n_layers);
-    lhi_held one;
+    uint32_t n = lhi_count_offloaded_layers(p->job, slice->n_layers);
+    lhi_resident_memory one;
 
     if (n == 0)
         return 0;
     for (uint32_t i = 0; i < slice->n_layers; i++) {
-        lhi_held_layer(&p->shape, slice->first_layer + i, &one);
+        lhi_resident_memory_compute_layer(&p->shape, slice->first_layer + i, &one);
         all += one.activation;
         if (i < n)
-            moved += lhi_held_within(&p->shape, slice->first_layer + i);
+            moved += lhi_resident_memory_compute_within_layer(&p->shape, slice->first_layer + i);
     }
     if (slice->embedding) {
-        lhi_held_embedding(&p->shape, &one);
+        lhi_resident_memory_compute_embedding(&p->shape, &one);
         all += one.activation;
     }
     if (slice->head) {
-        lhi_held_head(&p->shape, &one);
+        lhi_resident_memory_compute_head(&p->shape, &one);
         all += one.activation;
     }
-    return all > 0 ? floor(s->held.activation * moved / all) : 0;
+    return all > 0 ? floor(s->memory.activation * moved / all) : 0;
 }
 
-static lh_status fill_offload(const lhi_prices *p, const lhi_sums *s,
+static lh_status fill_offload(const lhi_cost_context *p, const lhi_slice_sums *s,
                               lh_cost *out, lh_error *err)
 {
     const lh_gpu *gpu = &p->job->datacenters[p->slice->datacenter].gpu;
-    double bytes = offload(p, s), rate = p->job->training.offload_bytes_per_s;
+    double bytes = estimate_offload_bytes(p, s), rate = p->job->training.offload_bytes_per_s;
 
     if (rate == 0)
         rate = lhi_gpu_host_bytes_per_s(gpu);
-    LHI_TRY(lhi_whole(bytes, "activations", &out->offload_bytes, err));
-    return lhi_whole(ceil(bytes / rate * 1e9), "activations' way to the host",
+    LHI_TRY(lhi_round_up_checked(bytes, "activations", &out->offload_bytes, err));
+    return lhi_round_up_checked(ceil(bytes / rate * 1e9), "activations' way to the host",
                      &out->offload_ns, err);
 }
 
-static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
+static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
                              const lhi_params *params, lh_cost *out,
                              lh_error *err)
 {
     double state[3], shared_ranks, expert_ranks;
 
-    LHI_TRY(lhi_whole(params->total, "parameters", &out->params, err));
-    LHI_TRY(lhi_whole(params->experts, "parameters", &out->expert_params, err));
+    LHI_TRY(lhi_round_up_checked(params->total, "parameters", &out->params, err));
+    LHI_TRY(lhi_round_up_checked(params->experts, "parameters", &out->expert_params, err));
     LHI_TRY(fill_offload(p, s, out, err));
-    double stays = s->held.activation - (double)out->offload_bytes;
-    LHI_TRY(lhi_whole(stays, "activations", &out->activation_bytes, err));
-    double to_w = out->offload_bytes > 0 ? fmin(s->held.weight_input, stays)
-                                         : s->held.weight_input;
-    LHI_TRY(lhi_whole(to_w, "activations", &out->weight_input_bytes, err));
+    double stays = s->memory.activation - (double)out->offload_bytes;
+    LHI_TRY(lhi_round_up_checked(stays, "activations", &out->activation_bytes, err));
+    double to_w = out->offload_bytes > 0 ? fmin(s->memory.weight_input, stays)
+                                         : s->memory.weight_input;
+    LHI_TRY(lhi_round_up_checked(to_w, "activations", &out->weight_input_bytes, err));
     LHI_TRY(
-        lhi_whole(s->held.passing, "workspace", &out->workspace_bytes, err));
-    LHI_TRY(lhi_state_ranks(p->job, p->layout, p->slice, &shared_ranks,
+        lhi_round_up_checked(s->memory.d_workspace, "workspace", &out->workspace_bytes, err));
+    LHI_TRY(lhi_count_state_ranks(p->job, p->layout, p->slice, &shared_ranks,
                             &expert_ranks, err));
-    hold_state(p, params, shared_ranks, expert_ranks, state);
-    LHI_TRY(lhi_whole(hold_buffers(p, shared_ranks, expert_ranks) +
-                          OFFLOAD_ROOMS * (double)out->offload_bytes,
+    compute_state_bytes(p, params, shared_ranks, expert_ranks, state);
+    LHI_TRY(lhi_round_up_checked(compute_buffer_bytes(p, shared_ranks, expert_ranks) +
+                          OFFLOAD_BUFFERS * (double)out->offload_bytes,
                       "buffers", &out->buffer_bytes, err));
-    LHI_TRY(lhi_whole(state[0], "weights", &out->weight_bytes, err));
-    LHI_TRY(lhi_whole(state[1], "gradients", &out->gradient_bytes, err));
-    LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes, err));
+    LHI_TRY(lhi_round_up_checked(state[0], "weights", &out->weight_bytes, err));
+    LHI_TRY(lhi_round_up_checked(state[1], "gradients", &out->gradient_bytes, err));
+    LHI_TRY(lhi_round_up_checked(state[2], "optimizer state", &out->optimizer_bytes, err));
     out->static_bytes = out->weight_bytes;
     if (s->static_bytes >= 0) {
-        LHI_TRY(lhi_whole(s->static_bytes, "static memory", &out->static_bytes,
+        LHI_TRY(lhi_round_up_checked(s->static_bytes, "static memory", &out->static_bytes,
                           err));
-        return lhi_whole((double)out->static_bytes +
+        return lhi_round_up_checked((double)out->static_bytes +
                              (double)out->workspace_bytes +
                              (double)out->buffer_bytes,
                          "static memory", &out->static_bytes, err);
     }
-    return lhi_whole((double)out->weight_bytes + (double)out->gradient_bytes +
+    return lhi_round_up_checked((double)out->weight_bytes + (double)out->gradient_bytes +
                          (double)out->optimizer_bytes +
                          (double)out->workspace_bytes +
                          (double)out->buffer_bytes,
@@ -191,10 +191,10 @@ static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
 /* Computes the time for gradient norm and Adam, which are memory-bound: they
  * read gradients twice, read and write the fp32 copy and both moments, and
  * write the weights. */
-static lh_status fill_optimizer(const lhi_prices *p, lh_cost *out,
+static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                 lh_error *err)
 {
-    if (lhi_end_measured(p->job) && !p->options.ignore_profile) {
+    if (lhi_is_iteration_end_measured(p->job) && !p->options.ignore_profile) {
         out->optimizer_ns = 0; /* included in the measured iteration time */
         return LH_OK;
     }
@@ -204,106 +204,106 @@ static lh_status fill_optimizer(const lhi_prices *p, lh_cost *out,
     double bytes = 2 * state + stepped * (2.0 * p->options.gradient_bytes +
                                           p->shape.element);
 
-    return lhi_whole(bytes / p->bytes_per_ns, "the optimizer's step",
+    return lhi_round_up_checked(bytes / p->bytes_per_ns, "the optimizer's step",
                      &out->optimizer_ns, err);
 }
 
 /* Implements the three variants of lhi_chunk_cost(). */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_slice *slice,
+                            const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,
-                            bool among, lhi_busiest *known, lh_cost *out,
+                            bool among, lhi_ecmp_cache *known, lh_cost *out,
                             lh_error *err)
 {
-    lhi_prices p;
-    lhi_sums s = {0};
+    lhi_cost_context p;
+    lhi_slice_sums s = {0};
     lhi_params params;
     lh_cost cost = {0};
 
     LHI_TRY(
-        lhi_prices_make(job, layout, slice, options, least, known, &p, err));
-    p.among = among;
-    LHI_TRY(lhi_sums_make(&p, &s, err));
-    lhi_params_slice(&p.shape, slice, &params);
-    LHI_TRY(lhi_time_data_parallel(&p, &params, &s, &cost, err));
+        lhi_cost_context_build(job, layout, slice, options, least, known, &p, err));
+    p.in_sequence = among;
+    LHI_TRY(lhi_slice_sums_build(&p, &s, err));
+    lhi_count_slice_params(&p.shape, slice, &params);
+    LHI_TRY(lhi_compute_data_parallel_time(&p, &params, &s, &cost, err));
     LHI_TRY(fill_pass(&s.time.f, &cost.f, err));
     LHI_TRY(fill_pass(&s.time.d, &cost.d, err));
     LHI_TRY(fill_pass(&s.time.w, &cost.w, err));
     LHI_TRY(fill_memory(&p, &s, &params, &cost, err));
     LHI_TRY(fill_optimizer(&p, &cost, err));
     cost.time_source =
-        source_of(s.any_measured, s.any_estimated,
+        merge_sources(s.any_measured, s.any_estimated,
                   p.by_efficiency ? LH_COST_EFFICIENCY : LH_COST_MODEL);
     cost.memory_source =
-        source_of(s.any_bytes_measured, s.any_bytes_estimated, LH_COST_MODEL);
+        merge_sources(s.any_bytes_measured, s.any_bytes_estimated, LH_COST_MODEL);
     *out = cost;
     return LH_OK;
 }
 
 lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
-                         const lh_cost_slice *slice,
-                         const lh_cost_options *options, lhi_busiest *known,
+                         const lh_cost_layer_range *slice,
+                         const lh_cost_options *options, lhi_ecmp_cache *known,
                          lh_cost *out, lh_error *err)
 {
     return cost_chunk(job, layout, slice, options, false, false, known, out,
                       err);
 }
 
-lh_status lhi_chunk_cost_among(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_slice *slice,
+lh_status lhi_chunk_cost_in_sequence(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_layer_range *slice,
                                const lh_cost_options *options,
-                               lhi_busiest *known, lh_cost *out, lh_error *err)
+                               lhi_ecmp_cache *known, lh_cost *out, lh_error *err)
 {
     return cost_chunk(job, layout, slice, options, false, true, known, out,
                       err);
 }
 
-lh_status lhi_chunk_cost_least(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_slice *slice,
+lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_layer_range *slice,
                                const lh_cost_options *options,
-                               lhi_busiest *known, lh_cost *out, lh_error *err)
+                               lhi_ecmp_cache *known, lh_cost *out, lh_error *err)
 {
     return cost_chunk(job, layout, slice, options, true, false, known, out,
                       err);
 }
 
 lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
-                        const lh_cost_slice *slice,
+                        const lh_cost_layer_range *slice,
                         const lh_cost_options *options, lh_cost *out,
                         lh_error *err)
 {
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
 
     return lhi_chunk_cost(job, layout, slice, options, &known, out, err);
 }
 
 lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_slice *slice, uint32_t layer,
+                            const lh_cost_layer_range *slice, uint32_t layer,
                             const lh_cost_options *options, lh_cost_op *ops,
                             uint32_t *n_ops, lh_error *err)
 {
-    lhi_prices p;
-    lhi_op list[LH_COST_MAX_OPS];
+    lhi_cost_context p;
+    lhi_layer_op list[LH_COST_MAX_OPS];
     lh_cost_op made[LH_COST_MAX_OPS];
 
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
 
     LHI_TRY(
-        lhi_prices_make(job, layout, slice, options, false, &known, &p, err));
+        lhi_cost_context_build(job, layout, slice, options, false, &known, &p, err));
     if (layer >= job->model->layers)
         return lhi_fail(err, LH_EINVAL, "layer %" PRIu32 " of %" PRIu32, layer,
                         job->model->layers);
-    uint32_t count = lhi_ops_layer(&p.shape, layer, list);
+    uint32_t count = lhi_list_layer_ops(&p.shape, layer, list);
     for (uint32_t i = 0; i < count; i++) {
-        lhi_spent once;
+        lhi_time_breakdown once;
 
-        lhi_price_work(&p, &list[i].again, &once);
+        lhi_compute_work_time(&p, &list[i].recompute_work, &once);
         made[i] =
             (lh_cost_op){.name = list[i].name,
-                         .flops = list[i].again.flops,
-                         .recomputable = !list[i].fixed && list[i].stored > 0};
-        LHI_TRY(lhi_whole(list[i].stored, "activations", &made[i].bytes, err));
-        LHI_TRY(lhi_whole(once.total, "a pass", &made[i].ns, err));
+                         .flops = list[i].recompute_work.flops,
+                         .recomputable = !list[i].not_recomputable && list[i].stored > 0};
+        LHI_TRY(lhi_round_up_checked(list[i].stored, "activations", &made[i].bytes, err));
+        LHI_TRY(lhi_round_up_checked(once.total, "a pass", &made[i].ns, err));
     }
     memcpy(ops, made, count * sizeof *ops);
     *n_ops = count;

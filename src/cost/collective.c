@@ -12,8 +12,8 @@ void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind, uint32_t n,
     *transfer_ns = n > 1 ? steps / n * bytes * 1e9 / path->bytes_per_s : 0;
     if (n > 1 && kind == LH_ALL_TO_ALL)
         *latency_ns = path->latency_ns;
-    else if (n > 1 && ring == LH_RING_PIPELINED && path->around_ns > 0)
-        *latency_ns = rounds * path->around_ns;
+    else if (n > 1 && ring == LH_RING_PIPELINED && path->ring_latency_ns > 0)
+        *latency_ns = rounds * path->ring_latency_ns;
     else
         *latency_ns = steps * path->latency_ns;
 }

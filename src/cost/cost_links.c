@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-bool lhi_zones_of_one(const lh_job *job, uint32_t a, uint32_t b)
+bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a, uint32_t b)
 {
     const char *x = job->datacenters[a].zone_of;
 
@@ -18,22 +18,22 @@ bool lhi_zones_of_one(const lh_job *job, uint32_t a, uint32_t b)
 
 /* Checks whether two indices name the same datacenter, or zones of the same
  * one. */
-static bool is_one_site(const lh_job *job, uint32_t a, uint32_t b)
+static bool is_same_site(const lh_job *job, uint32_t a, uint32_t b)
 {
-    return a == b || lhi_zones_of_one(job, a, b);
+    return a == b || lhi_are_zones_of_same_datacenter(job, a, b);
 }
 
-bool lhi_one_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+bool lhi_uses_same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
                   uint32_t y)
 {
-    if (lhi_zones_of_one(job, a, b))
-        return a == x && x != y && lhi_zones_of_one(job, x, y);
-    return is_one_site(job, a, x) && is_one_site(job, b, y);
+    if (lhi_are_zones_of_same_datacenter(job, a, b))
+        return a == x && x != y && lhi_are_zones_of_same_datacenter(job, x, y);
+    return is_same_site(job, a, x) && is_same_site(job, b, y);
 }
 
 /* Checks whether `name` is the datacenter's own name or that of the datacenter
  * whose zone it is. */
-static bool is_called(const lh_datacenter *dc, const char *name)
+static bool has_name(const lh_datacenter *dc, const char *name)
 {
     return !strcmp(dc->name, name) ||
            (dc->zone_of && !strcmp(dc->zone_of, name));
@@ -51,10 +51,10 @@ const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
         if (link->path != kind)
             continue;
         if (kind == LH_PATH_WAN) {
-            if (is_called(site, link->from) &&
-                is_called(&job->datacenters[to], link->to))
+            if (has_name(site, link->from) &&
+                has_name(&job->datacenters[to], link->to))
                 return link;
-        } else if (!link->site || is_called(site, link->site)) {
+        } else if (!link->site || has_name(site, link->site)) {
             return link;
         }
     }
@@ -82,7 +82,7 @@ static bool use_measured(const lh_job *job, const lh_cost_options *options,
     return true;
 }
 
-lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
+lh_status lhi_compute_intra_datacenter_path(const lh_job *job, uint32_t datacenter, bool same_node,
                      double interfaces, const lh_cost_options *options,
                      lh_cost_path *out, lh_error *err)
 {
@@ -124,14 +124,14 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
         .return_ns = (double)job->wans[to * n + from].latency_ns,
         .loss = wan->loss,
         .oversubscription = wan->oversubscription,
-        .own_bytes_per_s = job->datacenters[from].fabric.bytes_per_s *
+        .interface_bytes_per_s = job->datacenters[from].fabric.bytes_per_s *
                            constants->fabric_efficiency,
     };
 }
 
 /* Returns the inter-zone bandwidth available to one GPU, regardless of other
  * senders. */
-static double between_two_gpus(const lh_job *job, uint32_t from, uint32_t to,
+static double compute_zone_bandwidth_per_gpu(const lh_job *job, uint32_t from, uint32_t to,
                                const lh_cost_constants *constants)
 {
     const lh_datacenter *a = &job->datacenters[from];
@@ -142,9 +142,9 @@ static double between_two_gpus(const lh_job *job, uint32_t from, uint32_t to,
            constants->fabric_efficiency / gpus;
 }
 
-lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
+lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,
-                      lhi_busiest *known, lh_cost_path *out, lh_error *err)
+                      lhi_ecmp_cache *known, lh_cost_path *out, lh_error *err)
 {
     const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
     double rate, own;
@@ -161,7 +161,7 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
         lh_link_load use = lhi_link_load(job, from, to, options->constants);
         lh_link_effect effect;
         use.senders = concurrent;
-        LHI_TRY(lhi_link_effect(&use, &wan->setting, known, &effect, err));
+        LHI_TRY(lhi_compute_link_effect(&use, &wan->setting, known, &effect, err));
         out->bytes_per_s = effect.bytes_per_s;
         out->latency_ns = use.latency_ns;
         return LH_OK;
@@ -171,8 +171,8 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
            (1 - wan->loss) / (wan->oversubscription * concurrent);
     if (own > 0)
         rate = fmin(rate, own);
-    if (lhi_zones_of_one(job, from, to))
-        rate = fmin(rate, between_two_gpus(job, from, to, options->constants));
+    if (lhi_are_zones_of_same_datacenter(job, from, to))
+        rate = fmin(rate, compute_zone_bandwidth_per_gpu(job, from, to, options->constants));
     out->bytes_per_s = rate;
     out->latency_ns = (double)wan->latency_ns;
     return LH_OK;
@@ -203,11 +203,11 @@ static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
 }
 
 /* Returns the path that represents a ring. */
-static lh_cost_path close_ring(const ring *r)
+static lh_cost_path summarise_ring(const ring *r)
 {
     lh_cost_path path = r->slowest;
 
-    path.around_ns = r->sum_ns - r->least_ns;
+    path.ring_latency_ns = r->sum_ns - r->least_ns;
     return path;
 }
 
@@ -221,14 +221,14 @@ static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
 
     if (!hops)
         return LH_OK;
-    LHI_TRY(lhi_inside(job, datacenter, true, 1, options, &path, err));
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, true, 1, options, &path, err));
     r->sum_ns += hops * path.latency_ns;
     r->least_ns = fmin(r->least_ns, path.latency_ns);
     return LH_OK;
 }
 
 /* Computes the path of a ring through the nodes of one datacenter. */
-static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
+static lh_status compute_node_ring(const lh_job *job, const lh_cost_group *group,
                               const lh_cost_options *options, lh_cost_path *out,
                               lh_error *err)
 {
@@ -237,19 +237,19 @@ static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
     lh_cost_path path;
     ring r = {0};
 
-    LHI_TRY(lhi_inside(job, group->datacenter, same_node,
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, group->datacenter, same_node,
                        same_node ? 1 : group->per_node, options, &path, err));
     add_hops(&r, &path, same_node ? group->size : nodes);
     if (!same_node)
         LHI_TRY(add_node_hops(job, group->datacenter, group->size - nodes,
                               options, &r, err));
-    *out = close_ring(&r);
+    *out = summarise_ring(&r);
     return LH_OK;
 }
 
 /* Returns the i-th of a group's n datacenters: from its list, otherwise
  * consecutive from the first. */
-static uint32_t site_at(const lh_cost_group *group, uint32_t i, uint32_t n)
+static uint32_t find_ring_site(const lh_cost_group *group, uint32_t i, uint32_t n)
 {
     return group->n_sites > 1 ? group->sites[i % n].datacenter
                               : group->datacenter + i % n;
@@ -257,22 +257,22 @@ static uint32_t site_at(const lh_cost_group *group, uint32_t i, uint32_t n)
 
 /* Counts the ring hops over the same link as hop i. There are several if the
  * ring alternates between zones of two datacenters. */
-static uint32_t hops_alike(const lh_job *job, const lh_cost_group *group,
+static uint32_t count_hops_on_link(const lh_job *job, const lh_cost_group *group,
                            uint32_t i, uint32_t n)
 {
-    uint32_t from = site_at(group, i, n), to = site_at(group, i + 1, n);
+    uint32_t from = find_ring_site(group, i, n), to = find_ring_site(group, i + 1, n);
     uint32_t alike = 0;
 
     for (uint32_t k = 0; k < n; k++)
-        alike += lhi_one_link(job, from, to, site_at(group, k, n),
-                              site_at(group, k + 1, n));
+        alike += lhi_uses_same_link(job, from, to, find_ring_site(group, k, n),
+                              find_ring_site(group, k + 1, n));
     return alike;
 }
 
 /* Computes the path of a ring through n datacenters. */
-static lh_status around(const lh_job *job, const lh_cost_group *group,
+static lh_status compute_datacenter_ring(const lh_job *job, const lh_cost_group *group,
                         uint32_t n, const lh_cost_options *options,
-                        lhi_busiest *known, lh_cost_path *out, lh_error *err)
+                        lhi_ecmp_cache *known, lh_cost_path *out, lh_error *err)
 {
     double concurrent = group->concurrent ? group->concurrent : 1;
     ring r = {0};
@@ -280,46 +280,46 @@ static lh_status around(const lh_job *job, const lh_cost_group *group,
     for (uint32_t i = 0; i < n; i++) {
         lh_cost_path path;
 
-        LHI_TRY(lhi_between(job, site_at(group, i, n), site_at(group, i + 1, n),
-                            concurrent * hops_alike(job, group, i, n), options,
+        LHI_TRY(lhi_compute_inter_datacenter_path(job, find_ring_site(group, i, n), find_ring_site(group, i + 1, n),
+                            concurrent * count_hops_on_link(job, group, i, n), options,
                             known, &path, err));
         add_hops(&r, &path, 1);
     }
-    *out = close_ring(&r);
+    *out = summarise_ring(&r);
     return LH_OK;
 }
 
-lh_status lhi_group_path(const lh_job *job, const lh_cost_group *group,
-                         const lh_cost_options *options, lhi_busiest *known,
+lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
+                         const lh_cost_options *options, lhi_ecmp_cache *known,
                          lh_cost_path *out, lh_error *err)
 {
     lh_cost_options full;
     uint32_t spread;
 
-    LHI_TRY(lhi_cost_options(job, options, &full, err));
+    LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     if (!group->size || !group->per_node || !group->per_datacenter ||
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
     if (group->n_sites > 1)
-        return around(job, group, group->n_sites, &full, known, out, err);
+        return compute_datacenter_ring(job, group, group->n_sites, &full, known, out, err);
     if (group->size <= group->per_datacenter)
-        return around_nodes(job, group, &full, out, err);
+        return compute_node_ring(job, group, &full, out, err);
     spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
     if (spread > job->n_datacenters - group->datacenter)
         return lhi_fail(err, LH_EINVAL,
                         "a group spreads over %" PRIu32
                         " datacenters, more than there are",
                         spread);
-    return around(job, group, spread, &full, known, out, err);
+    return compute_datacenter_ring(job, group, spread, &full, known, out, err);
 }
 
 lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
                              const lh_cost_options *options, lh_cost_path *out,
                              lh_error *err)
 {
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
 
-    return lhi_group_path(job, group, options, &known, out, err);
+    return lhi_compute_group_path(job, group, options, &known, out, err);
 }
 
 int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
@@ -332,9 +332,9 @@ int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
 }
 
 /* Computes the path from a GPU in one pipeline rank to its peer in another. */
-static lh_status hop_path(const lh_job *job, const lh_layout *layout,
+static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
                           const lh_cost_hop *hop,
-                          const lh_cost_options *options, lhi_busiest *known,
+                          const lh_cost_options *options, lhi_ecmp_cache *known,
                           lh_cost_path *out, lh_error *err)
 {
     uint32_t per_node;
@@ -347,18 +347,18 @@ static lh_status hop_path(const lh_job *job, const lh_layout *layout,
     if (hop->from != hop->to) {
         senders = (double)layout->tensor * layout->context *
                   (hop->replicas ? hop->replicas : layout->data);
-        return lhi_between(job, hop->from, hop->to, senders, options, known,
+        return lhi_compute_inter_datacenter_path(job, hop->from, hop->to, senders, options, known,
                            out, err);
     }
     per_node = job->datacenters[hop->from].gpus_per_node;
-    return lhi_inside(job, hop->from,
+    return lhi_compute_intra_datacenter_path(job, hop->from,
                       hop->from_gpu / per_node == hop->to_gpu / per_node, 1,
                       options, out, err);
 }
 
-lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
+lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
                           const lh_cost_hop *hop,
-                          const lh_cost_options *options, lhi_busiest *known,
+                          const lh_cost_options *options, lhi_ecmp_cache *known,
                           lh_cost_message *out, lh_error *err)
 {
     lh_cost_options full;
@@ -367,17 +367,17 @@ lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
     lh_cost_message message;
     double gpus, share;
 
-    LHI_TRY(lhi_cost_options(job, options, &full, err));
+    LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
-    LHI_TRY(hop_path(job, layout, hop, &full, known, &path, err));
+    LHI_TRY(compute_hop_path(job, layout, hop, &full, known, &path, err));
     message.bytes = lh_cost_message_bytes(job, layout);
     gpus = (double)layout->tensor * layout->context;
     share = (double)message.bytes / gpus;
-    if (full.whole_messages)
+    if (full.unsplit_messages)
         share *= layout->tensor;
-    LHI_TRY(lhi_whole(share * 1e9 / path.bytes_per_s, "a transfer",
+    LHI_TRY(lhi_round_up_checked(share * 1e9 / path.bytes_per_s, "a transfer",
                       &message.transfer_ns, err));
-    LHI_TRY(lhi_whole(path.latency_ns, "a latency", &message.latency_ns, err));
+    LHI_TRY(lhi_round_up_checked(path.latency_ns, "a latency", &message.latency_ns, err));
     message.kind = path.kind;
     message.measured = path.measured;
     *out = message;
@@ -389,9 +389,9 @@ lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
                               const lh_cost_options *options,
                               lh_cost_message *out, lh_error *err)
 {
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
 
-    return lhi_hop_message(job, layout, hop, options, &known, out, err);
+    return lhi_compute_hop_message(job, layout, hop, options, &known, out, err);
 }
 
 lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
@@ -401,18 +401,18 @@ lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
 {
     lh_cost_options full;
     lhi_shape shape;
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
     lh_cost_path path;
     double transfer, latency, bytes;
 
-    LHI_TRY(lhi_cost_options(job, options, &full, err));
+    LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     if (!job->model->tied_embeddings || layout->pipeline == 1) {
         *ns = 0;
         return LH_OK;
     }
-    LHI_TRY(hop_path(job, layout, hop, &full, &known, &path, err));
+    LHI_TRY(compute_hop_path(job, layout, hop, &full, &known, &path, err));
     bytes = shape.vocab * job->model->hidden * full.gradient_wire_bytes;
     lh_cost_collective(LH_ALL_REDUCE, 2, bytes, &path, &transfer, &latency);
-    return lhi_whole(transfer + latency, "an all-reduce", ns, err);
+    return lhi_round_up_checked(transfer + latency, "an all-reduce", ns, err);
 }

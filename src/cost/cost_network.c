@@ -8,13 +8,13 @@
 
 #include <math.h>
 
-enum { MOST_BLOCK = 1 << 20 }; /* packets per erasure-code block */
+enum { MAX_FEC_BLOCK = 1 << 20 }; /* packets per erasure-code block */
 
 /* A Poisson variable with parameter x, truncated to at most `most`. */
-typedef struct truncated {
+typedef struct truncated_poisson {
     double log_sum;                       /* log of the sum over x^j / j! */
     double mean, variance, third, fourth; /* central moments */
-} truncated;
+} truncated_poisson;
 
 /* Sums w and jw over the terms w, which are scaled so that the largest is 1. */
 static void add_terms(double x, double most, double *sum, double *first)
@@ -36,13 +36,13 @@ static void add_terms(double x, double most, double *sum, double *first)
 }
 
 /* Computes the moments of a truncated Poisson variable. */
-static truncated truncate(double x, double most)
+static truncated_poisson compute_moments(double x, double most)
 {
     double at = fmin(most, floor(x)), sum, first;
-    truncated t;
+    truncated_poisson t;
 
     add_terms(x, most, &sum, &first);
-    t = (truncated){.log_sum = log(sum) + at * log(x) - lgamma(at + 1),
+    t = (truncated_poisson){.log_sum = log(sum) + at * log(x) - lgamma(at + 1),
                     .mean = first / sum};
     double weight = 1 / sum, w = weight;
     for (double j = at; j >= 0 && w > 1e-18 * weight; w *= j / x, j--) {
@@ -65,12 +65,12 @@ static truncated truncate(double x, double most)
 /* Finds the parameter at which the mean is `mean` < most, by bracketed Newton
  * steps in log x (the slope is the variance). The result for which it is used
  * does not change to first order. *t receives the variable. */
-static double tilt(double mean, double most, truncated *t)
+static double find_tilt(double mean, double most, truncated_poisson *t)
 {
     double low = mean, high = INFINITY, x = mean * (1 + 2 / (most - mean));
 
     for (int step = 0; step < 100; step++) {
-        *t = truncate(x, most);
+        *t = compute_moments(x, most);
         if (fabs(t->mean - mean) <= 1e-7 * mean)
             return x;
         if (t->mean < mean)
@@ -81,7 +81,7 @@ static double tilt(double mean, double most, truncated *t)
         if (!(x > low && x < high))
             x = high < INFINITY ? (low + high) / 2 : 4 * low;
     }
-    *t = truncate(x, most);
+    *t = compute_moments(x, most);
     return x;
 }
 
@@ -90,7 +90,7 @@ static double tilt(double mean, double most, truncated *t)
  * The coefficient is the density of a sum of `paths` truncated variables,
  * approximated at its mean with the first correction (Daniels, Saddlepoint
  * Approximations in Statistics, Ann. Math. Stat. 25, 1954). */
-static double none_above(double most, double flows, double paths)
+static double compute_max_probability(double most, double flows, double paths)
 {
     const double pi = 3.14159265358979323846;
     double whole = lgamma(flows + 1) - flows * log(paths);
@@ -101,8 +101,8 @@ static double none_above(double most, double flows, double paths)
         return 0;
     if (most * paths - flows < 0.5)
         return exp(whole - paths * lgamma(most + 1));
-    truncated t;
-    double x = tilt(flows / paths, most, &t);
+    truncated_poisson t;
+    double x = find_tilt(flows / paths, most, &t);
     double skew2 = t.third * t.third / pow(t.variance, 3);
     double excess = t.fourth / (t.variance * t.variance) - 3;
     double correction = 1 + (excess / 8 - 5 * skew2 / 24) / paths;
@@ -112,7 +112,7 @@ static double none_above(double most, double flows, double paths)
 }
 
 /* Returns the expected maximum of n standard normal variables. */
-static double largest_normal(double n)
+static double expected_max_normal(double n)
 {
     const double step = 1.0 / 8;
     double sum = 0;
@@ -126,7 +126,7 @@ static double largest_normal(double n)
     return sum * step;
 }
 
-double lh_ecmp_busiest(double flows, double paths)
+double lh_ecmp_busiest_path_flows(double flows, double paths)
 {
     double mean, from, expected = 0;
 
@@ -140,20 +140,20 @@ double lh_ecmp_busiest(double flows, double paths)
     /* Deviations of the counts are approximately normal, with the deviation
      * from their own mean removed. */
     if (mean > 64)
-        return mean + sqrt(mean) * largest_normal(paths);
+        return mean + sqrt(mean) * expected_max_normal(paths);
     /* The sum over m of the probabilities that some path has more than m flows.
      * They are 1 for small m and 0 from some m on; starts where they change and
      * proceeds in both directions. */
     from = fmin(flows - 1, ceil(mean + sqrt(2 * mean * log(paths))));
     for (double most = from; most < flows; most++) {
-        double more = 1 - none_above(most, flows, paths);
+        double more = 1 - compute_max_probability(most, flows, paths);
 
         expected += fmax(0, more);
         if (more < 1e-4)
             break;
     }
     for (double most = from - 1; most >= 0; most--) {
-        double none = none_above(most, flows, paths);
+        double none = compute_max_probability(most, flows, paths);
 
         if (none < 1e-4)
             return expected + most + 1;
@@ -217,14 +217,14 @@ static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
     if (!(use->line_bytes_per_s > 0 && use->latency_ns >= 0 &&
           use->return_ns >= 0 && use->loss >= 0 && use->loss < 1 &&
           use->oversubscription >= 1 && use->senders >= 1 &&
-          use->own_bytes_per_s >= 0 && use->message_bytes >= 0))
+          use->interface_bytes_per_s >= 0 && use->message_bytes >= 0))
         return lhi_fail(err, LH_EINVAL,
                         "a link's use makes no sense: a rate above 0, a loss "
                         "from 0 to below 1, an oversubscription and a number "
                         "of senders of at least 1 are needed");
     if (!(s->window_bytes >= 0 && s->queue_bytes >= 0) ||
-        (s->fec_parity && !s->fec_data) || s->fec_data > MOST_BLOCK ||
-        s->fec_parity > MOST_BLOCK)
+        (s->fec_parity && !s->fec_data) || s->fec_data > MAX_FEC_BLOCK ||
+        s->fec_parity > MAX_FEC_BLOCK)
         return lhi_fail(err, LH_EINVAL,
                         "a link's setting makes no sense: a window, a queue "
                         "or a block of a code is out of range");
@@ -232,63 +232,63 @@ static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
 }
 
 /* Returns half a round trip. */
-static double half_trip(const lh_link_load *use)
+static double half_round_trip_ns(const lh_link_load *use)
 {
     return use->return_ns > 0 ? (use->latency_ns + use->return_ns) / 2
                               : use->latency_ns;
 }
 
-/* Returns lh_ecmp_busiest() from the cache, computing it on a miss. */
-static double busiest_of(lhi_busiest *known, double flows, double paths)
+/* Returns lh_ecmp_busiest_path_flows() from the cache, computing it on a miss. */
+static double find_busiest_cached(lhi_ecmp_cache *known, double flows, double paths)
 {
     double busiest;
 
-    for (uint32_t i = 0; i < LHI_MOST_BUSIEST; i++)
-        if (lhi_same(known->last[i].flows, flows) &&
-            lhi_same(known->last[i].paths, paths))
+    for (uint32_t i = 0; i < LHI_ECMP_CACHE_SIZE; i++)
+        if (lhi_equals_exactly(known->last[i].flows, flows) &&
+            lhi_equals_exactly(known->last[i].paths, paths))
             return known->last[i].busiest;
-    busiest = lh_ecmp_busiest(flows, paths);
+    busiest = lh_ecmp_busiest_path_flows(flows, paths);
     known->last[known->next].flows = flows;
     known->last[known->next].paths = paths;
     known->last[known->next].busiest = busiest;
-    known->next = (known->next + 1) % LHI_MOST_BUSIEST;
+    known->next = (known->next + 1) % LHI_ECMP_CACHE_SIZE;
     known->asked++;
     return busiest;
 }
 
 /* Computes the rates on the wire. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
-                      double queue_pairs, lhi_busiest *known, lh_link_effect *e)
+                      double queue_pairs, lhi_ecmp_cache *known, lh_link_effect *e)
 {
     double paths = s->paths ? s->paths : 1, flows = use->senders * queue_pairs;
     double window = s->window_bytes, room;
-    double own = use->own_bytes_per_s > 0 ? use->own_bytes_per_s : INFINITY;
+    double own = use->interface_bytes_per_s > 0 ? use->interface_bytes_per_s : INFINITY;
 
     e->share_bytes_per_s =
         use->line_bytes_per_s / (use->oversubscription * use->senders);
     e->busiest_flows = s->balancing == LH_BALANCING_ECMP
-                           ? busiest_of(known, flows, paths)
+                           ? find_busiest_cached(known, flows, paths)
                            : flows / paths;
     e->balance_share = flows / paths / e->busiest_flows;
     if (!(window > 0) && s->balancing == LH_BALANCING_SPRAY)
         window = LH_WINDOW_BYTES;
     e->window_bytes_per_s =
-        window > 0 && half_trip(use) > 0
-            ? queue_pairs * window * 1e9 / (2 * half_trip(use))
+        window > 0 && half_round_trip_ns(use) > 0
+            ? queue_pairs * window * 1e9 / (2 * half_round_trip_ns(use))
             : INFINITY;
     room = e->share_bytes_per_s * e->balance_share;
     e->congestion_share = 1;
     if (s->congestion == LH_CONGESTION_ON &&
         room < fmin(own, e->window_bytes_per_s))
         e->congestion_share = lh_congestion_share(
-            use->line_bytes_per_s / paths, half_trip(use),
+            use->line_bytes_per_s / paths, half_round_trip_ns(use),
             s->queue_bytes > 0 ? s->queue_bytes : LH_QUEUE_BYTES,
             fmax(1, flows / paths));
     room *= e->congestion_share;
     e->limit = LH_LIMIT_SHARE;
     e->wire_bytes_per_s = room;
     if (own < e->wire_bytes_per_s) {
-        e->limit = LH_LIMIT_OWN;
+        e->limit = LH_LIMIT_INTERFACE;
         e->wire_bytes_per_s = own;
     }
     if (e->window_bytes_per_s < e->wire_bytes_per_s) {
@@ -297,8 +297,8 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     }
 }
 
-lh_status lhi_link_effect(const lh_link_load *use,
-                          const lh_link_setting *setting, lhi_busiest *known,
+lh_status lhi_compute_link_effect(const lh_link_load *use,
+                          const lh_link_setting *setting, lhi_ecmp_cache *known,
                           lh_link_effect *out, lh_error *err)
 {
     double queue_pairs = setting->queue_pairs ? setting->queue_pairs : 1;
@@ -315,7 +315,7 @@ lh_status lhi_link_effect(const lh_link_load *use,
     }
     /* Each queue pair sends its part and repeats only its own losses. */
     flow = (lh_flow){e.wire_bytes_per_s * e.fec_share / queue_pairs,
-                     half_trip(use), e.loss};
+                     half_round_trip_ns(use), e.loss};
     e.recovery_share = lh_flow_efficiency(setting->recovery, &flow);
     e.bytes_per_s = e.wire_bytes_per_s * e.fec_share * e.recovery_share;
     e.in_flight_bytes = e.bytes_per_s * use->latency_ns / 1e9;
@@ -333,7 +333,7 @@ lh_status lh_cost_link_setting(const lh_link_load *use,
                                const lh_link_setting *setting,
                                lh_link_effect *out, lh_error *err)
 {
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
 
-    return lhi_link_effect(use, setting, &known, out, err);
+    return lhi_compute_link_effect(use, setting, &known, out, err);
 }

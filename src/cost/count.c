@@ -5,7 +5,7 @@
 
 /* Returns a layer's parameters that take part in matrix products for each
  * token. */
-static double multiplied(const lh_model *m, uint32_t layer)
+static double count_multiplied_params(const lh_model *m, uint32_t layer)
 {
     double h = m->hidden, attention, mlp, width;
     double heads = m->heads;
@@ -37,8 +37,8 @@ void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
     double s = sequence;
     double v = model->kv_lora_rank ? model->v_head_dim : model->head_dim;
 
-    *linear = 2 * s * multiplied(model, layer);
-    *attention = 2 * s * lhi_visible(model, layer, s) * model->heads *
+    *linear = 2 * s * count_multiplied_params(model, layer);
+    *attention = 2 * s * lhi_compute_mean_attended_tokens(model, layer, s) * model->heads *
                  (model->head_dim + v);
 }
 

@@ -7,7 +7,7 @@
 
 /* Computes the bytes and times of data-parallel communication into `out`, and
  * extends the passes in `s` that wait for it. */
-lh_status lhi_time_data_parallel(const lhi_prices *p, const lhi_params *params,
-                                 lhi_sums *s, lh_cost *out, lh_error *err);
+lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p, const lhi_params *params,
+                                 lhi_slice_sums *s, lh_cost *out, lh_error *err);
 
 #endif

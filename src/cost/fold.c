@@ -7,15 +7,15 @@
 #include <math.h>
 
 /* Limit on the blocks examined for their position on nodes. */
-enum { MOST_BLOCKS = 64 };
+enum { MAX_EXAMINED_BLOCKS = 64 };
 
 /* An unbounded run: consecutive ranks are on consecutive GPUs. */
-#define ENDLESS (UINT64_C(1) << 40)
+#define UNBOUNDED_RUN (UINT64_C(1) << 40)
 
 /* ---- the stage ---- */
 
-lh_status lhi_check_sites(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_slice *slice, lh_error *err)
+lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_layer_range *slice, lh_error *err)
 {
     uint64_t replicas = 0;
 
@@ -35,8 +35,8 @@ lh_status lhi_check_sites(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-lh_status lhi_check_spread(const lh_job *job, const lh_layout *layout,
-                           const lh_cost_slice *slice, uint32_t datacenters,
+lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
+                           const lh_cost_layer_range *slice, uint32_t datacenters,
                            lh_error *err)
 {
     if (slice->datacenter >= job->n_datacenters ||
@@ -54,7 +54,7 @@ lh_status lhi_check_spread(const lh_job *job, const lh_layout *layout,
 
 /* Inserts a site behind the first n, sorted by the job's order, in which ranks
  * are numbered; the layer range lists them in ring order. */
-static void put_site(lhi_fold *f, uint32_t n, lh_cost_site site)
+static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
 {
     while (n > 0 && f->sites[n - 1].datacenter > site.datacenter) {
         f->sites[n] = f->sites[n - 1];
@@ -64,8 +64,8 @@ static void put_site(lhi_fold *f, uint32_t n, lh_cost_site site)
 }
 
 /* Lists the datacenters with their replicas. */
-static lh_status list_sites(const lh_layout *layout, const lh_cost_slice *slice,
-                            lhi_fold *f, lh_error *err)
+static lh_status list_sites(const lh_layout *layout, const lh_cost_layer_range *slice,
+                            lhi_group_layout *f, lh_error *err)
 {
     uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
 
@@ -73,42 +73,42 @@ static lh_status list_sites(const lh_layout *layout, const lh_cost_slice *slice,
         return lhi_fail(err, LH_EINVAL, "replicas in more than %u datacenters",
                         LH_MAX_DATACENTERS);
     if (slice->n_sites) {
-        LHI_TRY(lhi_check_sites(f->job, layout, slice, err));
+        LHI_TRY(lhi_check_replica_sites(f->job, layout, slice, err));
         f->n_sites = slice->n_sites;
         for (uint32_t i = 0; i < f->n_sites; i++)
-            put_site(f, i, slice->sites[i]);
+            insert_site(f, i, slice->sites[i]);
         return LH_OK;
     }
-    LHI_TRY(lhi_check_spread(f->job, layout, slice, dcs, err));
+    LHI_TRY(lhi_check_even_spread(f->job, layout, slice, dcs, err));
     f->n_sites = dcs;
     for (uint32_t i = 0; i < dcs; i++)
         f->sites[i] = (lh_cost_site){slice->datacenter + i, layout->data / dcs};
     return LH_OK;
 }
 
-lh_status lhi_fold_of(const lh_job *job, const lh_layout *layout,
-                      const lh_cost_slice *slice, lhi_fold *out, lh_error *err)
+lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
+                      const lh_cost_layer_range *slice, lhi_group_layout *out, lh_error *err)
 {
     uint64_t replica = (uint64_t)layout->tensor * layout->context;
 
-    *out = (lhi_fold){.job = job,
+    *out = (lhi_group_layout){.job = job,
                       .expert = layout->expert,
                       .tensor = lh_layout_expert_tensor(layout),
                       .block = lh_layout_expert_block(layout),
                       .ranks = replica * layout->data,
                       .replica = replica,
-                      .step = replica,
+                      .replica_gpu_stride = replica,
                       .sharing =
-                          slice->sharing ? slice->sharing : layout->pipeline};
-    out->like_the_rest = layout->expert == 1 && out->tensor == layout->tensor;
+                          slice->n_sharing_ranks ? slice->n_sharing_ranks : layout->pipeline};
+    out->matches_dense_layers = layout->expert == 1 && out->tensor == layout->tensor;
     LHI_TRY(list_sites(layout, slice, out, err));
     if (layout->outermost == LH_OUTERMOST_DATA && layout->pipeline > 1)
-        out->step *= layout->pipeline;
+        out->replica_gpu_stride *= layout->pipeline;
     return LH_OK;
 }
 
 /* Returns the first rank in one of its datacenters. */
-static uint64_t ranks_before(const lhi_fold *f, uint32_t site)
+static uint64_t count_ranks_before(const lhi_group_layout *f, uint32_t site)
 {
     uint64_t n = 0;
 
@@ -120,30 +120,30 @@ static uint64_t ranks_before(const lhi_fold *f, uint32_t site)
 /* ---- blocks ---- */
 
 /* Maps a rank to its GPU; both are counted within the datacenter. */
-static uint64_t gpu_of(const lhi_fold *f, uint64_t rank)
+static uint64_t find_gpu(const lhi_group_layout *f, uint64_t rank)
 {
-    if (f->step == f->replica)
+    if (f->replica_gpu_stride == f->replica)
         return rank;
-    return rank / f->replica * f->step + rank % f->replica;
+    return rank / f->replica * f->replica_gpu_stride + rank % f->replica;
 }
 
-uint64_t lhi_fold_node(const lhi_fold *f, uint32_t datacenter, uint64_t rank)
+uint64_t lhi_group_layout_find_node(const lhi_group_layout *f, uint32_t datacenter, uint64_t rank)
 {
-    return gpu_of(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
+    return find_gpu(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
 }
 
 /* Counts the nodes with ranks in [low, high) of a datacenter, and the fewest
  * ranks on any of them. */
-static void count_nodes(const lhi_fold *f, uint64_t low, uint64_t high,
+static void count_nodes(const lhi_group_layout *f, uint64_t low, uint64_t high,
                         uint32_t per_node, uint64_t *nodes, uint64_t *fewest)
 {
-    uint64_t line = f->step == f->replica ? ENDLESS : f->replica;
+    uint64_t line = f->replica_gpu_stride == f->replica ? UNBOUNDED_RUN : f->replica;
     uint64_t node = UINT64_MAX, here = 0;
 
     *nodes = 0;
     *fewest = UINT64_MAX;
     while (low < high) {
-        uint64_t gpu = gpu_of(f, low), n = high - low;
+        uint64_t gpu = find_gpu(f, low), n = high - low;
         uint64_t to_next = line - low % line;
         uint64_t to_edge = per_node - gpu % per_node;
 
@@ -165,7 +165,7 @@ static void count_nodes(const lhi_fold *f, uint64_t low, uint64_t high,
 
 /* Finds the members at distance `tensor` in the block that begins at rank
  * `first`. */
-static void find_members(const lhi_fold *f, uint64_t first, lhi_members *out)
+static void find_members(const lhi_group_layout *f, uint64_t first, lhi_group_members *out)
 {
     uint64_t from = 0;
 
@@ -178,14 +178,14 @@ static void find_members(const lhi_fold *f, uint64_t first, lhi_members *out)
 
         if (low < high) {
             uint32_t dc = f->sites[i].datacenter;
-            lhi_part *p = &out->at[out->n++];
+            lhi_site_members *p = &out->at[out->n++];
             uint64_t nodes, fewest;
 
             count_nodes(f, low - from, high - from,
                         f->job->datacenters[dc].gpus_per_node, &nodes, &fewest);
             p->datacenter = dc;
             p->members = (double)(high - low) / f->tensor;
-            p->near = fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
+            p->fewest_per_node = fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
             p->nodes = (double)nodes;
             p->senders = (double)(high - low) * f->sharing;
         }
@@ -194,13 +194,13 @@ static void find_members(const lhi_fold *f, uint64_t first, lhi_members *out)
 }
 
 /* Returns the number of blocks after which the position on nodes repeats. */
-static uint64_t period_of(const lhi_fold *f, uint32_t per_node)
+static uint64_t find_node_period(const lhi_group_layout *f, uint32_t per_node)
 {
     uint64_t n = 1;
 
-    while (n < MOST_BLOCKS &&
-           ((f->step != f->replica && n * f->block % f->replica != 0) ||
-            gpu_of(f, n * f->block) % per_node != 0))
+    while (n < MAX_EXAMINED_BLOCKS &&
+           ((f->replica_gpu_stride != f->replica && n * f->block % f->replica != 0) ||
+            find_gpu(f, n * f->block) % per_node != 0))
         n++;
     return n;
 }
@@ -208,7 +208,7 @@ static uint64_t period_of(const lhi_fold *f, uint32_t per_node)
 /* Picks the i-th block with ranks in the datacenter: the first, which may begin
  * in the preceding datacenter, the following ones until they repeat, and the
  * last, which may extend into the next. */
-static bool pick_block(const lhi_fold *f, uint32_t datacenter, uint32_t i,
+static bool find_block(const lhi_group_layout *f, uint32_t datacenter, uint32_t i,
                        uint64_t *first)
 {
     uint32_t site = 0;
@@ -218,11 +218,11 @@ static bool pick_block(const lhi_fold *f, uint32_t datacenter, uint32_t i,
         site++;
     if (site == f->n_sites)
         site = 0;
-    low = ranks_before(f, site);
+    low = count_ranks_before(f, site);
     high = low + f->sites[site].replicas * f->replica - 1;
     low /= f->block;
     high /= f->block;
-    period = period_of(
+    period = find_node_period(
         f, f->job->datacenters[f->sites[site].datacenter].gpus_per_node);
     n = high - low < period + 1 ? high - low : period + 1;
     if (i > n)
@@ -231,12 +231,12 @@ static bool pick_block(const lhi_fold *f, uint32_t datacenter, uint32_t i,
     return true;
 }
 
-bool lhi_fold_senders(const lhi_fold *fold, uint32_t datacenter, uint32_t i,
-                      lhi_members *out)
+bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
+                      lhi_group_members *out)
 {
     uint64_t first;
 
-    if (!pick_block(fold, datacenter, i, &first))
+    if (!find_block(fold, datacenter, i, &first))
         return false;
     find_members(fold, first, out);
     return true;
@@ -244,21 +244,21 @@ bool lhi_fold_senders(const lhi_fold *fold, uint32_t datacenter, uint32_t i,
 
 /* Checks whether a block crosses the boundary before a datacenter's ranks, and
  * no earlier boundary. */
-static bool begins_before(const lhi_fold *f, uint32_t site)
+static bool crosses_boundary(const lhi_group_layout *f, uint32_t site)
 {
-    uint64_t rank = ranks_before(f, site), before;
+    uint64_t rank = count_ranks_before(f, site), before;
 
     if (site == 0 || rank % f->block == 0)
         return false;
-    before = ranks_before(f, site - 1);
+    before = count_ranks_before(f, site - 1);
     return before / f->block != rank / f->block || before % f->block == 0;
 }
 
-bool lhi_fold_across(const lhi_fold *fold, uint32_t i, lhi_members *out)
+bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold, uint32_t i, lhi_group_members *out)
 {
     for (uint32_t site = 1; site < fold->n_sites; site++)
-        if (begins_before(fold, site) && i-- == 0) {
-            uint64_t rank = ranks_before(fold, site);
+        if (crosses_boundary(fold, site) && i-- == 0) {
+            uint64_t rank = count_ranks_before(fold, site);
 
             find_members(fold, rank - rank % fold->block, out);
             return true;
@@ -266,17 +266,17 @@ bool lhi_fold_across(const lhi_fold *fold, uint32_t i, lhi_members *out)
     return false;
 }
 
-bool lhi_fold_sharers(const lhi_fold *fold, uint32_t datacenter, uint32_t i,
-                      lhi_members *out)
+bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
+                      lhi_group_members *out)
 {
-    lhi_fold one = *fold;
+    lhi_group_layout one = *fold;
 
     one.block = one.expert = fold->tensor;
     one.tensor = 1;
-    return lhi_fold_senders(&one, datacenter, i, out);
+    return lhi_group_layout_find_dispatch_group(&one, datacenter, i, out);
 }
 
-bool lhi_fold_sharers_near(const lhi_fold *fold, uint32_t datacenter)
+bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold, uint32_t datacenter)
 {
     return fold->job->datacenters[datacenter].gpus_per_node % fold->tensor ==
                0 &&
@@ -285,27 +285,27 @@ bool lhi_fold_sharers_near(const lhi_fold *fold, uint32_t datacenter)
 
 /* ---- replicas of experts ---- */
 
-uint64_t lhi_on_node(uint64_t count, uint64_t stride, uint32_t per_node)
+uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride, uint32_t per_node)
 {
     uint64_t n = stride < per_node ? per_node / stride : 1;
 
     return n < count ? n : count;
 }
 
-void lhi_fold_copies_at(const lhi_fold *f, const lh_cost_site *site,
+void lhi_group_layout_find_site_replicas(const lhi_group_layout *f, const lh_cost_site *site,
                         lh_cost_group *out)
 {
     uint32_t per_node = f->job->datacenters[site->datacenter].gpus_per_node;
     uint64_t count = site->replicas, each, near;
 
-    if (f->step == f->replica) {
-        near = lhi_on_node(count, f->block, per_node);
+    if (f->replica_gpu_stride == f->replica) {
+        near = lhi_count_members_on_node(count, f->block, per_node);
     } else if (f->block >= f->replica) {
-        near = lhi_on_node(count, f->block / f->replica * f->step, per_node);
+        near = lhi_count_members_on_node(count, f->block / f->replica * f->replica_gpu_stride, per_node);
     } else {
         each = f->replica / f->block;
-        near = lhi_on_node(each, f->block, per_node) *
-               lhi_on_node((count + each - 1) / each, f->step, per_node);
+        near = lhi_count_members_on_node(each, f->block, per_node) *
+               lhi_count_members_on_node((count + each - 1) / each, f->replica_gpu_stride, per_node);
     }
     *out = (lh_cost_group){.size = site->replicas,
                            .per_node = (uint32_t)(near < count ? near : count),
@@ -315,25 +315,25 @@ void lhi_fold_copies_at(const lhi_fold *f, const lh_cost_site *site,
 }
 
 /* Counts the ranks start, start + block, ... below `rank`. */
-static uint64_t copies_before(const lhi_fold *f, uint64_t start, uint64_t rank)
+static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start, uint64_t rank)
 {
     return rank > start ? (rank - start + f->block - 1) / f->block : 0;
 }
 
-static uint64_t start_of(const lhi_fold *f, uint32_t kind)
+static uint64_t find_kind_start(const lhi_group_layout *f, uint32_t kind)
 {
-    return ranks_before(f, kind) % f->block;
+    return count_ranks_before(f, kind) % f->block;
 }
 
 /* Counts the positions in a block, from this kind's first, whose replicas have
  * the same number of members in the same datacenters; 0: duplicate of another
  * kind. */
-static uint64_t count_alike(const lhi_fold *f, uint32_t kind)
+static uint64_t count_equal_positions(const lhi_group_layout *f, uint32_t kind)
 {
-    uint64_t start = start_of(f, kind), end = f->block;
+    uint64_t start = find_kind_start(f, kind), end = f->block;
 
     for (uint32_t i = 0; i < f->n_sites; i++) {
-        uint64_t other = start_of(f, i);
+        uint64_t other = find_kind_start(f, i);
 
         if (i < kind && other == start)
             return 0;
@@ -344,9 +344,9 @@ static uint64_t count_alike(const lhi_fold *f, uint32_t kind)
 }
 
 /* Finds the replica groups of one kind. */
-static void find_copies(const lhi_fold *f, uint32_t kind, lhi_copies *out)
+static void find_replica_groups(const lhi_group_layout *f, uint32_t kind, lhi_expert_replicas *out)
 {
-    uint64_t start = start_of(f, kind), from = 0;
+    uint64_t start = find_kind_start(f, kind), from = 0;
     lh_cost_group *g = &out->group;
     uint32_t n = 0;
 
@@ -354,20 +354,20 @@ static void find_copies(const lhi_fold *f, uint32_t kind, lhi_copies *out)
                          .per_node = UINT32_MAX,
                          .per_datacenter = UINT32_MAX,
                          .concurrent = 1};
-    out->n = count_alike(f, kind);
+    out->n = count_equal_positions(f, kind);
     if (!out->n)
         return;
     for (uint32_t i = 0; i < f->n_sites; i++) {
         uint64_t to = from + f->sites[i].replicas * f->replica;
         uint64_t here =
-            copies_before(f, start, to) - copies_before(f, start, from);
+            count_replicas_before(f, start, to) - count_replicas_before(f, start, from);
         lh_cost_group at;
 
         from = to;
         if (!here)
             continue;
         out->sites[n] = (lh_cost_site){f->sites[i].datacenter, (uint32_t)here};
-        lhi_fold_copies_at(f, &out->sites[n++], &at);
+        lhi_group_layout_find_site_replicas(f, &out->sites[n++], &at);
         if (at.size < g->per_datacenter)
             g->per_datacenter = at.size;
         if (at.per_node < g->per_node)
@@ -382,24 +382,24 @@ static void find_copies(const lhi_fold *f, uint32_t kind, lhi_copies *out)
 
 /* Counts the concurrent rings between datacenters: for each kind, the member
  * count of the datacenter with the fewest. */
-static double count_rings(const lhi_fold *f)
+static double count_rings(const lhi_group_layout *f)
 {
-    lhi_copies c;
+    lhi_expert_replicas c;
     double rings = 0;
 
     for (uint32_t i = 0; i < f->n_sites; i++) {
-        find_copies(f, i, &c);
+        find_replica_groups(f, i, &c);
         if (c.n && c.group.n_sites > 1)
             rings += (double)c.n * c.group.per_datacenter;
     }
     return rings * f->sharing;
 }
 
-bool lhi_fold_copies(const lhi_fold *fold, uint32_t i, lhi_copies *out)
+bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i, lhi_expert_replicas *out)
 {
     if (i >= fold->n_sites)
         return false;
-    find_copies(fold, i, out);
+    find_replica_groups(fold, i, out);
     if (out->n && out->group.n_sites > 1)
         out->group.concurrent = (uint32_t)fmin(UINT32_MAX, count_rings(fold));
     return true;
@@ -408,30 +408,30 @@ bool lhi_fold_copies(const lhi_fold *fold, uint32_t i, lhi_copies *out)
 /* ---- public interface ---- */
 
 /* Picks the group that spans the most datacenters. */
-static void pick_widest(const lhi_fold *fold, lh_cost_dimension dimension,
-                        uint32_t datacenter, lhi_members *out)
+static void find_widest_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
+                        uint32_t datacenter, lhi_group_members *out)
 {
-    lhi_members m;
+    lhi_group_members m;
 
     out->n = 0;
     for (uint32_t i = 0; dimension == LH_COST_EXPERT
-                             ? lhi_fold_senders(fold, datacenter, i, &m)
-                             : lhi_fold_sharers(fold, datacenter, i, &m);
+                             ? lhi_group_layout_find_dispatch_group(fold, datacenter, i, &m)
+                             : lhi_group_layout_find_sharing_group(fold, datacenter, i, &m);
          i++)
         if (m.n > out->n)
             *out = m;
 }
 
 /* Fills a lh_cost_group from the widest group. */
-static void show_members(const lhi_fold *fold, lh_cost_dimension dimension,
-                         const lh_cost_slice *slice, lh_cost_group *out)
+static void fill_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
+                         const lh_cost_layer_range *slice, lh_cost_group *out)
 {
     double near = INFINITY, here = INFINITY, senders = 1;
-    lhi_members m;
+    lhi_group_members m;
 
-    pick_widest(fold, dimension, slice->datacenter, &m);
+    find_widest_group(fold, dimension, slice->datacenter, &m);
     for (uint32_t i = 0; i < m.n; i++) {
-        near = fmin(near, m.at[i].near);
+        near = fmin(near, m.at[i].fewest_per_node);
         here = fmin(here, m.at[i].members);
         if (m.n > 1)
             senders = fmax(senders, m.at[i].senders);
@@ -443,17 +443,17 @@ static void show_members(const lhi_fold *fold, lh_cost_dimension dimension,
                            .concurrent = (uint32_t)senders};
 }
 
-lh_status lhi_fold_group(const lhi_fold *fold, lh_cost_dimension dimension,
-                         const lh_cost_slice *slice, lh_cost_group *out,
+lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
+                         const lh_cost_layer_range *slice, lh_cost_group *out,
                          lh_error *err)
 {
-    lhi_copies c, widest;
+    lhi_expert_replicas c, widest;
 
     if (dimension != LH_COST_DATA) {
-        show_members(fold, dimension, slice, out);
+        fill_group(fold, dimension, slice, out);
     } else {
         widest.group.n_sites = 0;
-        for (uint32_t i = 0; lhi_fold_copies(fold, i, &c); i++)
+        for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &c); i++)
             if (i == 0 || (c.n && c.group.n_sites > widest.group.n_sites))
                 widest = c;
         *out = widest.group;

@@ -22,14 +22,14 @@ static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
         a->sequence != like->sequence || a->recompute != like->recompute ||
         a->no_sequence_parallel != like->no_sequence_parallel)
         return false;
-    if (!lhi_profile_suits(a, like))
+    if (!lhi_profile_entry_matches(a, like))
         return false;
     return a->kind != LH_PROFILE_CHUNK ||
-           (a->chunk == like->chunk && a->of == like->of);
+           (a->chunk == like->chunk && a->n_chunks == like->n_chunks);
 }
 
 /* Interpolates between two measurements; -1 if either is missing. */
-static double between(int64_t low, int64_t high, double share)
+static double interpolate_value(int64_t low, int64_t high, double share)
 {
     if (low == LH_NOT_MEASURED || high == LH_NOT_MEASURED)
         return -1;
@@ -38,7 +38,7 @@ static double between(int64_t low, int64_t high, double share)
 
 static void interpolate(const lh_profile_entry *low,
                         const lh_profile_entry *high, uint32_t micro_batch,
-                        lhi_measured *out)
+                        lhi_measurement *out)
 {
     double share = low == high
                        ? 0
@@ -47,19 +47,19 @@ static void interpolate(const lh_profile_entry *low,
 
     out->found = true;
     out->communication = low->communication;
-    out->f_ns = between(low->f_ns, high->f_ns, share);
-    out->d_ns = between(low->d_ns, high->d_ns, share);
-    out->w_ns = between(low->w_ns, high->w_ns, share);
+    out->f_ns = interpolate_value(low->f_ns, high->f_ns, share);
+    out->d_ns = interpolate_value(low->d_ns, high->d_ns, share);
+    out->w_ns = interpolate_value(low->w_ns, high->w_ns, share);
     out->activation_bytes =
-        between(low->activation_bytes, high->activation_bytes, share);
-    out->static_bytes = between(low->static_bytes, high->static_bytes, share);
+        interpolate_value(low->activation_bytes, high->activation_bytes, share);
+    out->static_bytes = interpolate_value(low->static_bytes, high->static_bytes, share);
 }
 
 /* Finds the entry itself, or the nearest ones on both sides. A pass's time and
  * memory are nearly affine in its number of tokens, so interpolation is safe
  * and extrapolation is not. */
 static bool find_nearest(const lh_profile *profile,
-                         const lh_profile_entry *like, lhi_measured *out)
+                         const lh_profile_entry *like, lhi_measurement *out)
 {
     const lh_profile_entry *low = NULL, *high = NULL;
     const lh_profile_entry *exact = lh_profile_find(profile, like);
@@ -89,7 +89,7 @@ static bool find_nearest(const lh_profile *profile,
 /* Finds the nearest entries. If none is marked as without sequence parallelism,
  * also accepts entries that leave it unspecified. */
 static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
-                        lhi_measured *out)
+                        lhi_measurement *out)
 {
     lh_profile_entry unsaid = *like;
     unsaid.no_sequence_parallel = false;
@@ -97,7 +97,7 @@ static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
            (like->no_sequence_parallel && find_nearest(profile, &unsaid, out));
 }
 
-bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e)
+bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e)
 {
     if (e->sequence != job->training.sequence ||
         (e->no_sequence_parallel && !job->framework.no_sequence_parallel))
@@ -106,7 +106,7 @@ bool lhi_measured_of_job(const lh_job *job, const lh_profile_entry *e)
         const lh_profile_entry like = {
             .gpu = job->datacenters[i].gpu.name,
             .model = job->model->name ? job->model->name : ""};
-        if (lhi_profile_suits(e, &like))
+        if (lhi_profile_entry_matches(e, &like))
             return true;
     }
     return false;
@@ -120,7 +120,7 @@ static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
 
         if (e->kind == like->kind &&
             (!e->model || strcmp(e->model, like->model) == 0) &&
-            (e->kind != LH_PROFILE_CHUNK || e->of == like->of))
+            (e->kind != LH_PROFILE_CHUNK || e->n_chunks == like->n_chunks))
             return true;
     }
     return false;
@@ -139,10 +139,10 @@ static bool is_cut_as_measured(const lh_job *job, const lh_layout *layout,
            lh_layout_expert_tensor(layout) == lh_layout_expert_tensor(&usual);
 }
 
-lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_slice *slice,
+lh_status lhi_measurement_find(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_layer_range *slice,
                             const lh_cost_options *options,
-                            lh_profile_kind kind, lhi_measured *out,
+                            lh_profile_kind kind, lhi_measurement *out,
                             lh_error *err)
 {
     const lh_profile *profile = job->profile;
@@ -160,11 +160,11 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
             layout->tensor > 1 && (options->no_sequence_parallel ||
                                    job->framework.no_sequence_parallel),
         .chunk = kind == LH_PROFILE_CHUNK ? slice->chunk : 0,
-        .of = kind == LH_PROFILE_CHUNK ? slice->of : 0,
+        .n_chunks = kind == LH_PROFILE_CHUNK ? slice->n_chunks : 0,
     };
     bool pointless = kind == LH_PROFILE_EMBEDDING || kind == LH_PROFILE_HEAD;
 
-    *out = (lhi_measured){0};
+    *out = (lhi_measurement){0};
     if (!profile || options->ignore_profile || !has_kind(profile, &like))
         return LH_OK;
     bool comparable = is_cut_as_measured(job, layout, kind);

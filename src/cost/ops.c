@@ -6,54 +6,54 @@
 #include <string.h>
 
 /* The list under construction and the current shape. */
-typedef struct lister {
+typedef struct op_list {
     const lhi_shape *shape;
-    lhi_op *ops;
+    lhi_layer_op *ops;
     uint32_t n;
-} lister;
+} op_list;
 
-static lhi_op *add_op(lister *l, const char *name, double stored)
+static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
 {
-    lhi_op *op = &l->ops[l->n++];
-    *op = (lhi_op){.name = name, .stored = stored};
+    lhi_layer_op *op = &l->ops[l->n++];
+    *op = (lhi_layer_op){.name = name, .stored = stored};
     return op;
 }
 
 /* Adds an operation whose result cannot be recomputed. */
-static void add_fixed(lister *l, const char *name, double stored)
+static void add_fixed(op_list *l, const char *name, double stored)
 {
     if (stored > 0)
-        add_op(l, name, stored)->fixed = true;
+        add_op(l, name, stored)->not_recomputable = true;
 }
 
 /* Adds a linear layer with m rows, k to n. Its output is stored or, with `keep`
  * false, consumed by the next operation. */
-static lhi_op *add_linear(lister *l, const char *name, double m, double k,
+static lhi_layer_op *add_linear(op_list *l, const char *name, double m, double k,
                           double n, double matrices, bool keep)
 {
     double e = l->shape->element;
-    lhi_op *op = add_op(l, name, keep ? m * n * e : 0);
-    lhi_work_linear(l->shape, m, k, n, matrices, &op->again);
-    op->fixed = !keep;
+    lhi_layer_op *op = add_op(l, name, keep ? m * n * e : 0);
+    lhi_work_linear(l->shape, m, k, n, matrices, &op->recompute_work);
+    op->not_recomputable = !keep;
     return op;
 }
 
-static void add_pointwise(lister *l, const char *name, double stored,
+static void add_pointwise(op_list *l, const char *name, double stored,
                           double moved)
 {
-    lhi_op *op = add_op(l, name, stored);
-    op->again.bytes = moved;
-    op->again.kernels = 1;
+    lhi_layer_op *op = add_op(l, name, stored);
+    op->recompute_work.bytes = moved;
+    op->recompute_work.kernels = 1;
 }
 
-static void add_norm(lister *l, const char *name)
+static void add_norm(op_list *l, const char *name)
 {
     const lhi_shape *s = l->shape;
     double values = s->tokens * s->norm_share * s->model->hidden;
-    add_pointwise(l, name, values * s->factor, 2 * values * s->element);
+    add_pointwise(l, name, values * s->product_element, 2 * values * s->element);
 }
 
-static void add_projections(lister *l)
+static void add_projections(op_list *l)
 {
     const lhi_shape *s = l->shape;
     const lh_model *m = s->model;
@@ -67,19 +67,19 @@ static void add_projections(lister *l)
     /* Multi-head latent attention: the compressed forms first, then all heads
      * from them. */
     double latent = (double)m->kv_lora_rank + m->qk_rope_head_dim;
-    lhi_op *down = add_op(l, "latent", t * e * (latent + m->q_lora_rank));
-    lhi_work_linear(s, t, h, latent, 1, &down->again);
+    lhi_layer_op *down = add_op(l, "latent", t * e * (latent + m->q_lora_rank));
+    lhi_work_linear(s, t, h, latent, 1, &down->recompute_work);
     if (m->q_lora_rank)
-        lhi_work_linear(s, t, h, m->q_lora_rank, 1, &down->again);
+        lhi_work_linear(s, t, h, m->q_lora_rank, 1, &down->recompute_work);
     add_linear(l, "query", t, m->q_lora_rank ? m->q_lora_rank : h,
                s->heads * s->qk_dim, 1, true);
-    lhi_op *kv = add_op(l, "key and value",
+    lhi_layer_op *kv = add_op(l, "key and value",
                         t * e * s->kv_heads * (s->qk_dim + s->v_dim));
     double out = s->heads * (m->qk_nope_head_dim + s->v_dim);
-    lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->again);
+    lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->recompute_work);
 }
 
-static void add_core(lister *l, uint32_t layer)
+static void add_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
     double t = s->tokens, e = s->element;
@@ -87,19 +87,19 @@ static void add_core(lister *l, uint32_t layer)
     double dims = s->qk_dim + s->v_dim;
     double pairs =
         s->unfused ? scores
-                   : t * s->heads * lhi_visible(s->model, layer, s->sequence);
+                   : t * s->heads * lhi_compute_mean_attended_tokens(s->model, layer, s->sequence);
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
     if (s->fp8) /* FP8 copy for the next product */
-        kept += s->factor * s->heads * s->v_dim * t;
-    lhi_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
-    op->again.flops = op->again.core_flops = 2 * pairs * dims;
-    op->again.bytes = (s->heads + s->kv_heads) * dims * t * e +
+        kept += s->product_element * s->heads * s->v_dim * t;
+    lhi_layer_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
+    op->recompute_work.flops = op->recompute_work.core_flops = 2 * pairs * dims;
+    op->recompute_work.bytes = (s->heads + s->kv_heads) * dims * t * e +
                       (s->unfused ? 4 * scores * e : 0);
-    op->again.kernels = s->unfused ? 16 : 1;
+    op->recompute_work.kernels = s->unfused ? 16 : 1;
 }
 
-static void add_attention(lister *l, uint32_t layer)
+static void add_attention(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
     double hidden = s->tokens * s->norm_share * s->model->hidden;
@@ -107,21 +107,21 @@ static void add_attention(lister *l, uint32_t layer)
     add_core(l, layer);
     /* Each GPU's partial sum covers all tokens; only its share of the tokens,
      * with the residual added, is stored. */
-    lhi_op *op = add_linear(l, "attention output", s->tokens,
+    lhi_layer_op *op = add_linear(l, "attention output", s->tokens,
                             s->heads * s->v_dim, s->model->hidden, 1, true);
     /* In a parallel block it is only one term of the layer's sum. */
     op->stored = s->model->parallel_block ? 0 : hidden * s->element;
-    op->fixed = s->model->parallel_block;
+    op->not_recomputable = s->model->parallel_block;
     if (s->tensor > 1) {
-        op->again.tensor_bytes = s->tokens * s->model->hidden * s->element;
-        op->again.tensor_calls = 1;
+        op->recompute_work.tensor_bytes = s->tokens * s->model->hidden * s->element;
+        op->recompute_work.tensor_calls = 1;
     }
     if (s->dropout)
         add_fixed(l, "attention dropout", hidden);
 }
 
 /* Adds an MLP; `shared` selects the names for the shared expert. */
-static lhi_op *add_mlp(lister *l, double rows, double inner, double matrices,
+static lhi_layer_op *add_mlp(op_list *l, double rows, double inner, double matrices,
                        bool shared)
 {
     const lhi_shape *s = l->shape;
@@ -132,7 +132,7 @@ static lhi_op *add_mlp(lister *l, double rows, double inner, double matrices,
         add_linear(l, shared ? "shared gate" : "gate", rows, h, inner, matrices,
                    true);
     add_pointwise(l, shared ? "shared activation" : "activation",
-                  values * s->factor,
+                  values * s->product_element,
                   (s->model->gated ? 3 : 2) * values * s->element);
     return add_linear(l, shared ? "shared down" : "down", rows, inner, h,
                       matrices, false);
@@ -141,30 +141,30 @@ static lhi_op *add_mlp(lister *l, double rows, double inner, double matrices,
 /* Adds the experts. Dispatched tokens are always stored, and so are the
  * experts' results where they are retained, since recomputing them would need
  * communication. */
-static void add_experts(lister *l)
+static void add_experts(op_list *l)
 {
     const lhi_shape *s = l->shape;
     const lh_model *m = s->model;
     double e = s->element, t = s->tokens;
     double moved = t * s->dispatched * m->hidden * e;
-    double gathered = t * s->dispatched * m->hidden * s->factor *
-                      (s->folded ? s->expert_tensor : 1);
+    double gathered = t * s->dispatched * m->hidden * s->product_element *
+                      (s->dispatches_tokens ? s->expert_tensor : 1);
     double routed = 4.0 * t * s->norm_share * m->experts;
-    lhi_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
+    lhi_layer_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
                                 m->experts, 1, false);
-    router->stored = gathered + routed + (s->weighs_results ? moved : 0);
-    lhi_op *down =
+    router->stored = gathered + routed + (s->weights_expert_results ? moved : 0);
+    lhi_layer_op *down =
         add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
                 (double)m->experts / s->expert, false);
     lhi_work ignored = {0};
-    lhi_work_biases(s, &down->again, &ignored);
+    lhi_work_biases(s, &down->recompute_work, &ignored);
     if (m->shared_expert_ffn)
         add_mlp(l, t, (double)m->shared_expert_ffn / s->tensor, 1, true);
 }
 
-uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
+uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer, lhi_layer_op *ops)
 {
-    lister l = {.shape = shape, .ops = ops};
+    op_list l = {.shape = shape, .ops = ops};
     double hidden = shape->tokens * shape->norm_share * shape->model->hidden;
     add_fixed(&l, "input", hidden * shape->element);
     add_norm(&l, "attention norm");
@@ -191,11 +191,11 @@ typedef struct row {
     const char *name;
     int square, core, flops, bytes;
     bool models[LH_N_FAMILIES];
-} row;
+} published_op;
 
 enum { G = true, L = true, F = true, o = false };
 
-static const row rows[] = {
+static const published_op rows[] = {
     {"attention norm", 0, 0, 0, 24, {G, L, F}},
     {"query", 24, 0, 0, 24, {G, L, F}},
     {"key", 24, 0, 0, 24, {G, o, o}},
@@ -225,7 +225,7 @@ uint32_t lh_cost_published_ops(lh_family family, double s, double b, double h,
     if ((unsigned)family >= LH_N_FAMILIES)
         return 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const row *r = &rows[i];
+        const published_op *r = &rows[i];
         if (!r->models[family])
             continue;
         double sbh = s * b * h;

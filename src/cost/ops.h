@@ -7,15 +7,15 @@
 #include "cost/work.h"
 
 /* One operation of a layer. */
-typedef struct lhi_op {
+typedef struct lhi_layer_op {
     const char *name; /* static string */
     double stored;    /* bytes per GPU and microbatch */
-    bool fixed;       /* not recomputable from other stored data */
-    lhi_work again;   /* work to recompute it */
-} lhi_op;
+    bool not_recomputable;       /* not recomputable from other stored data */
+    lhi_work recompute_work;   /* work to recompute it */
+} lhi_layer_op;
 
 /* Lists a layer's operations in `ops`, an array of LH_COST_MAX_OPS; returns
  * their number. */
-uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops);
+uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer, lhi_layer_op *ops);
 
 #endif

@@ -12,22 +12,22 @@
 #include <math.h>
 
 /* Finds the slowest among all groups that exchange tokens. */
-static lh_status price_senders(lhi_prices *p, const lhi_fold *fold,
+static lh_status find_dispatch_path(lhi_cost_context *p, const lhi_group_layout *fold,
                                lh_error *err)
 {
     lhi_exchange exchange = {p->job->training.dispatcher,
                              p->job->model->experts_per_token};
     uint32_t dc = p->slice->datacenter;
-    lhi_members members;
+    lhi_group_members members;
 
-    if (p->least)
-        return lhi_all_to_all_least(p->job, dc, fold->expert, fold->tensor,
+    if (p->is_lower_bound)
+        return lhi_all_to_all_compute_lower_bound(p->job, dc, fold->expert, fold->tensor,
                                     &exchange, &p->options, &p->expert, err);
-    for (uint32_t i = 0; lhi_fold_senders(fold, dc, i, &members); i++) {
+    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &members); i++) {
         lhi_exchange_time here;
 
-        LHI_TRY(lhi_all_to_all(p->job, &members, &exchange, &p->options,
-                               p->known, &here, err));
+        LHI_TRY(lhi_all_to_all_compute_time(p->job, &members, &exchange, &p->options,
+                               p->ecmp_cache, &here, err));
         p->expert.ns_per_byte = fmax(p->expert.ns_per_byte, here.ns_per_byte);
         p->expert.latency_ns = fmax(p->expert.latency_ns, here.latency_ns);
         p->expert.wire_ns_per_byte =
@@ -37,24 +37,24 @@ static lh_status price_senders(lhi_prices *p, const lhi_fold *fold,
 }
 
 /* Lowers a path to the slower rate and the longer latency. */
-static void slow_down(lh_cost_path *to, const lh_cost_path *what)
+static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
 {
     to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
     to->latency_ns = fmax(to->latency_ns, what->latency_ns);
-    to->around_ns = fmax(to->around_ns, what->around_ns);
+    to->ring_latency_ns = fmax(to->ring_latency_ns, what->ring_latency_ns);
 }
 
 /* Finds the slowest among the groups whose adjacent GPUs share experts. */
-static lh_status price_sharers(lhi_prices *p, const lhi_fold *fold,
+static lh_status find_sharing_path(lhi_cost_context *p, const lhi_group_layout *fold,
                                lh_error *err)
 {
     uint32_t dc = p->slice->datacenter;
-    lhi_members m;
+    lhi_group_members m;
 
     p->sharing = (lh_cost_path){.bytes_per_s = INFINITY};
-    if (p->least && !lhi_fold_sharers_near(fold, dc))
+    if (p->is_lower_bound && !lhi_group_layout_sharing_is_intra_node(fold, dc))
         return LH_OK;
-    for (uint32_t i = 0; lhi_fold_sharers(fold, dc, i, &m); i++) {
+    for (uint32_t i = 0; lhi_group_layout_find_sharing_group(fold, dc, i, &m); i++) {
         lh_cost_site sites[LH_MAX_DATACENTERS];
         lh_cost_group group = {.size = fold->tensor,
                                .per_node = UINT32_MAX,
@@ -66,7 +66,7 @@ static lh_status price_sharers(lhi_prices *p, const lhi_fold *fold,
 
         for (uint32_t k = 0; k < m.n; k++) {
             uint32_t here = (uint32_t)m.at[k].members;
-            uint32_t near = (uint32_t)m.at[k].near;
+            uint32_t near = (uint32_t)m.at[k].fewest_per_node;
 
             sites[k] = (lh_cost_site){m.at[k].datacenter, here};
             group.per_datacenter =
@@ -76,36 +76,36 @@ static lh_status price_sharers(lhi_prices *p, const lhi_fold *fold,
                 (uint32_t)fmax(group.concurrent, m.at[k].senders);
         }
         LHI_TRY(
-            lhi_group_path(p->job, &group, &p->options, p->known, &path, err));
-        slow_down(&p->sharing, &path);
+            lhi_compute_group_path(p->job, &group, &p->options, p->ecmp_cache, &path, err));
+        take_slower_path(&p->sharing, &path);
     }
     return LH_OK;
 }
 
-static lh_status price_experts(lhi_prices *p, lh_error *err)
+static lh_status find_expert_paths(lhi_cost_context *p, lh_error *err)
 {
-    lhi_fold fold;
+    lhi_group_layout fold;
 
-    if (!p->shape.folded)
+    if (!p->shape.dispatches_tokens)
         return LH_OK;
-    LHI_TRY(lhi_fold_of(p->job, p->layout, p->slice, &fold, err));
+    LHI_TRY(lhi_group_layout_build(p->job, p->layout, p->slice, &fold, err));
     if (fold.expert > 1)
-        LHI_TRY(price_senders(p, &fold, err));
-    return fold.tensor > 1 ? price_sharers(p, &fold, err) : LH_OK;
+        LHI_TRY(find_dispatch_path(p, &fold, err));
+    return fold.tensor > 1 ? find_sharing_path(p, &fold, err) : LH_OK;
 }
 
-static lh_status price_paths(lhi_prices *p, lh_error *err)
+static lh_status find_paths(lhi_cost_context *p, lh_error *err)
 {
     lh_cost_group context;
 
-    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_TENSOR, p->slice,
+    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_TENSOR, p->slice,
                              &p->tensor_group, err));
-    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_CONTEXT, p->slice,
+    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_CONTEXT, p->slice,
                              &p->context_group, err));
     if (p->tensor_group.size > 1)
         LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
                                    &p->tensor, err));
-    LHI_TRY(price_experts(p, err));
+    LHI_TRY(find_expert_paths(p, err));
     if (p->context_group.size < 2)
         return LH_OK;
     /* Keys and values move from one GPU to the next; between nodes they use the
@@ -116,7 +116,7 @@ static lh_status price_paths(lhi_prices *p, lh_error *err)
     return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 
-static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
+static lh_status check_slice(const lh_job *job, const lh_cost_layer_range *slice,
                              lh_error *err)
 {
     uint32_t layers = job->model->layers;
@@ -133,25 +133,25 @@ static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
     return LH_OK;
 }
 
-lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_slice *slice,
+lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_layer_range *slice,
                           const lh_cost_options *options, bool least,
-                          lhi_busiest *known, lhi_prices *p, lh_error *err)
+                          lhi_ecmp_cache *known, lhi_cost_context *p, lh_error *err)
 {
     const lh_gpu *gpu;
     const lh_cost_constants *c;
 
-    *p = (lhi_prices){.job = job,
+    *p = (lhi_cost_context){.job = job,
                       .layout = layout,
                       .slice = slice,
-                      .least = least,
-                      .known = known};
-    LHI_TRY(lhi_cost_options(job, options, &p->options, err));
+                      .is_lower_bound = least,
+                      .ecmp_cache = known};
+    LHI_TRY(lhi_complete_cost_options(job, options, &p->options, err));
     if (job->training.rings != LH_RING_LOCKSTEP)
         p->options.rings = job->training.rings;
     LHI_TRY(check_slice(job, slice, err));
     LHI_TRY(lhi_shape_make(job, layout, &p->options, &p->shape, err));
-    LHI_TRY(price_paths(p, err));
+    LHI_TRY(find_paths(p, err));
     gpu = &job->datacenters[slice->datacenter].gpu;
     c = p->options.constants;
     p->by_efficiency = gpu->efficiency > 0;
@@ -159,7 +159,7 @@ lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
         gpu->flops_per_s / 1e9 *
         (p->by_efficiency ? gpu->efficiency
                           : c->matmul_efficiency * lhi_gpu_sustained(gpu));
-    p->grouped = !lhi_gpu_slows_experts(gpu)    ? 1
+    p->grouped_efficiency = !lhi_gpu_slows_experts(gpu)    ? 1
                  : job->framework.fused_experts ? c->fused_experts_efficiency
                                                 : c->experts_efficiency;
     p->fp8_flops_per_ns =

@@ -6,7 +6,7 @@
 
 /* Returns the time of `calls` equal ring collectives with `bytes` in total,
  * over `gpus` GPUs. */
-static double price_rings(const lhi_prices *p, uint32_t gpus,
+static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
                           const lh_cost_path *path, double bytes, double calls)
 {
     double transfer, latency;
@@ -19,7 +19,7 @@ static double price_rings(const lhi_prices *p, uint32_t gpus,
 }
 
 /* Returns the time for the matrix products. */
-static double price_products(const lhi_prices *p, const lhi_work *work)
+static double compute_product_time(const lhi_cost_context *p, const lhi_work *work)
 {
     double ns = (work->flops - work->fp8_flops) / p->flops_per_ns;
 
@@ -28,28 +28,28 @@ static double price_products(const lhi_prices *p, const lhi_work *work)
     if (p->by_efficiency)
         return ns;
     if (work->grouped_flops > 0)
-        ns += work->grouped_flops * (1 / p->grouped - 1) /
+        ns += work->grouped_flops * (1 / p->grouped_efficiency - 1) /
               (p->shape.fp8 ? p->fp8_flops_per_ns : p->flops_per_ns);
     return ns;
 }
 
 /* Returns the exposed part of `ns` if the fraction `overlap` can overlap with
  * `behind` ns of other work. */
-static double left_exposed(double ns, double overlap, double behind)
+static double compute_exposed_time(double ns, double overlap, double behind)
 {
     return ns - fmin(overlap * ns, behind);
 }
 
-double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
+double lhi_compute_communication_time(const lhi_cost_context *p, const lhi_work *work)
 {
     const lh_framework *f = &p->job->framework;
-    double tensor = price_rings(p, p->tensor_group.size, &p->tensor,
+    double tensor = compute_ring_time(p, p->tensor_group.size, &p->tensor,
                                 work->tensor_bytes, work->tensor_calls);
     double expert = work->expert_bytes * p->expert.ns_per_byte +
                     work->expert_calls * p->expert.latency_ns;
     double ring = 0, under = 0; /* key/value ring; its part hidden behind
                                  * attention */
-    double behind = price_products(p, work), ns;
+    double behind = compute_product_time(p, work), ns;
 
     if (work->context_calls > 0) {
         ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
@@ -57,51 +57,51 @@ double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
         under = fmin(ring, work->core_flops / p->flops_per_ns);
     }
     behind = fmax(0, behind - under);
-    ns = left_exposed(tensor, f->overlap_tensor, behind);
+    ns = compute_exposed_time(tensor, f->overlap_tensor, behind);
     behind -= tensor - ns;
     if (!p->by_efficiency)
         behind += work->bytes / p->bytes_per_ns;
-    ns += left_exposed(expert, f->overlap_expert, behind);
-    ns += price_rings(p, p->shape.expert_tensor, &p->sharing,
+    ns += compute_exposed_time(expert, f->overlap_expert, behind);
+    ns += compute_ring_time(p, p->shape.expert_tensor, &p->sharing,
                       work->sharing_bytes, work->sharing_calls);
     return ns + (ring - under);
 }
 
 /* Returns the time that a ring uses the network outside the node. */
-static double wire_of(const lh_cost_path *path, uint32_t gpus, double bytes)
+static double compute_ring_wire_time(const lh_cost_path *path, uint32_t gpus, double bytes)
 {
     if (gpus < 2 || path->kind == LH_PATH_NODE)
         return 0;
     return (gpus - 1.0) / gpus * bytes * 1e9 / path->bytes_per_s;
 }
 
-double lhi_price_wire(const lhi_prices *p, const lhi_work *work)
+double lhi_compute_wire_time(const lhi_cost_context *p, const lhi_work *work)
 {
-    double ns = wire_of(&p->tensor, p->tensor_group.size, work->tensor_bytes);
+    double ns = compute_ring_wire_time(&p->tensor, p->tensor_group.size, work->tensor_bytes);
 
     if (work->context_calls > 0 && p->context.kind != LH_PATH_NODE)
         ns += work->context_bytes * 1e9 / p->context.bytes_per_s;
     return ns + work->expert_bytes * p->expert.wire_ns_per_byte;
 }
 
-void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out)
+void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work, lhi_time_breakdown *out)
 {
     const lh_cost_constants *c = p->options.constants;
 
-    *out = (lhi_spent){.flops = work->flops};
-    out->matmul = price_products(p, work);
+    *out = (lhi_time_breakdown){.flops = work->flops};
+    out->matmul = compute_product_time(p, work);
     if (!p->by_efficiency) {
         out->memory = work->bytes / p->bytes_per_ns;
         out->kernel = work->kernels * c->kernel_ns;
     }
-    out->communication = lhi_price_communication(p, work);
+    out->communication = lhi_compute_communication_time(p, work);
     out->total = out->matmul + out->memory + out->kernel + out->communication;
-    out->wire = fmin(lhi_price_wire(p, work), out->total);
+    out->inter_node = fmin(lhi_compute_wire_time(p, work), out->total);
 }
 
 /* Applies the host's lower bound: the host issues kernels ahead of the GPU, at
  * a limited rate. */
-static void bound_by_host(const lhi_prices *p, lhi_spent_passes *s)
+static void apply_host_bound(const lhi_cost_context *p, lhi_pass_times *s)
 {
     double host = p->options.constants->layer_host_ns;
     double again = p->shape.recompute == LH_RECOMPUTE_FULL ? host : 0;
@@ -113,17 +113,17 @@ static void bound_by_host(const lhi_prices *p, lhi_spent_passes *s)
     s->w.total = fmax(s->w.total, host);
 }
 
-void lhi_price_passes(const lhi_prices *p, const lhi_passes *work,
-                      bool is_layer, lhi_spent_passes *out)
+void lhi_compute_pass_times(const lhi_cost_context *p, const lhi_pass_work *work,
+                      bool is_layer, lhi_pass_times *out)
 {
-    lhi_price_work(p, &work->f, &out->f);
-    lhi_price_work(p, &work->d, &out->d);
-    lhi_price_work(p, &work->w, &out->w);
+    lhi_compute_work_time(p, &work->f, &out->f);
+    lhi_compute_work_time(p, &work->d, &out->d);
+    lhi_compute_work_time(p, &work->w, &out->w);
     if (is_layer)
-        bound_by_host(p, out);
+        apply_host_bound(p, out);
 }
 
-void lhi_spent_add(lhi_spent *to, const lhi_spent *what, double times)
+void lhi_time_breakdown_add(lhi_time_breakdown *to, const lhi_time_breakdown *what, double times)
 {
     to->total += times * what->total;
     to->matmul += times * what->matmul;

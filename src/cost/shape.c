@@ -29,20 +29,20 @@ const lh_cost_constants *lh_cost_defaults(void)
     return &defaults;
 }
 
-const lh_cost_constants *lhi_constants_of(const lh_job *job)
+const lh_cost_constants *lhi_find_cost_constants(const lh_job *job)
 {
     return job->constants ? job->constants : &defaults;
 }
 
-bool lhi_end_measured(const lh_job *job)
+bool lhi_is_iteration_end_measured(const lh_job *job)
 {
     return job->profile && job->profile->iteration_ns > 0;
 }
 
-int64_t lhi_iteration_ns(const lh_job *job)
+int64_t lhi_find_iteration_overhead_ns(const lh_job *job)
 {
-    return lhi_end_measured(job) ? job->profile->iteration_ns
-                                 : (int64_t)lhi_constants_of(job)->iteration_ns;
+    return lhi_is_iteration_end_measured(job) ? job->profile->iteration_ns
+                                 : (int64_t)lhi_find_cost_constants(job)->iteration_ns;
 }
 
 const char *lh_cost_source_name(lh_cost_source source)
@@ -93,15 +93,15 @@ static void add_framework(const lh_framework *f, lh_cost_options *options)
         options->gradient_wire_bytes = lh_gradient_bytes(f->reduce);
 }
 
-lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
+lh_status lhi_complete_cost_options(const lh_job *job, const lh_cost_options *in,
                            lh_cost_options *out, lh_error *err)
 {
     lh_cost_options options;
     const lh_cost_constants *c;
 
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_cost_options, &options, in, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_cost_options, &options, in, err));
     if (!options.constants)
-        options.constants = lhi_constants_of(job);
+        options.constants = lhi_find_cost_constants(job);
     add_framework(&job->framework, &options);
     if (options.gradient_bytes > 8 || options.gradient_wire_bytes > 8)
         return lhi_fail(err, LH_EINVAL,
@@ -122,7 +122,7 @@ lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
     return LH_OK;
 }
 
-lh_status lhi_whole(double value, const char *what, int64_t *out, lh_error *err)
+lh_status lhi_round_up_checked(double value, const char *what, int64_t *out, lh_error *err)
 {
     /* Below the range of int64_t, so that sums of a few values cannot overflow.
      */
@@ -133,7 +133,7 @@ lh_status lhi_whole(double value, const char *what, int64_t *out, lh_error *err)
     return LH_OK;
 }
 
-static lh_status need_degree(uint32_t value, const char *what, lh_error *err)
+static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 {
     if (value == 0 || value > LH_MAX_GPUS)
         return lhi_fail(err, LH_EINVAL,
@@ -143,7 +143,7 @@ static lh_status need_degree(uint32_t value, const char *what, lh_error *err)
     return LH_OK;
 }
 
-static lh_status need_divides(uint32_t value, uint32_t by, const char *what,
+static lh_status check_divides(uint32_t value, uint32_t by, const char *what,
                               const char *degree, lh_error *err)
 {
     if (value % by)
@@ -174,28 +174,28 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
 {
     const lh_model *m = job->model;
 
-    LHI_TRY(need_degree(layout->tensor, "tensor", err));
-    LHI_TRY(need_degree(layout->context, "context", err));
-    LHI_TRY(need_degree(layout->expert, "expert", err));
-    LHI_TRY(need_degree(layout->pipeline, "pipeline", err));
-    LHI_TRY(need_degree(layout->data, "data", err));
-    LHI_TRY(need_degree(layout->micro_batch, "micro_batch", err));
-    LHI_TRY(need_divides(m->heads, layout->tensor, "the model's heads",
+    LHI_TRY(check_degree(layout->tensor, "tensor", err));
+    LHI_TRY(check_degree(layout->context, "context", err));
+    LHI_TRY(check_degree(layout->expert, "expert", err));
+    LHI_TRY(check_degree(layout->pipeline, "pipeline", err));
+    LHI_TRY(check_degree(layout->data, "data", err));
+    LHI_TRY(check_degree(layout->micro_batch, "micro_batch", err));
+    LHI_TRY(check_divides(m->heads, layout->tensor, "the model's heads",
                          "tensor", err));
-    LHI_TRY(need_divides(job->training.sequence, layout->context,
+    LHI_TRY(check_divides(job->training.sequence, layout->context,
                          "the sequence", "context", err));
     /* Two pieces per GPU, one from each end: with a causal mask, later tokens
      * attend to more, and the pairing balances the load. */
     if (layout->context > 1)
-        LHI_TRY(need_divides(job->training.sequence, 2 * layout->context,
+        LHI_TRY(check_divides(job->training.sequence, 2 * layout->context,
                              "the sequence", "twice context", err));
     if (m->experts) {
-        LHI_TRY(need_divides(m->experts, layout->expert, "the model's experts",
+        LHI_TRY(check_divides(m->experts, layout->expert, "the model's experts",
                              "expert", err));
-        LHI_TRY(need_divides(m->expert_ffn, lh_layout_expert_tensor(layout),
+        LHI_TRY(check_divides(m->expert_ffn, lh_layout_expert_tensor(layout),
                              "the experts' width", "expert_tensor", err));
         LHI_TRY(check_block(layout, err));
-        LHI_TRY(need_divides(m->shared_expert_ffn, layout->tensor,
+        LHI_TRY(check_divides(m->shared_expert_ffn, layout->tensor,
                              "the shared experts' width", "tensor", err));
     } else if (layout->expert > 1 || layout->expert_tensor) {
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -203,11 +203,11 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                         ", but the model has no experts",
                         layout->expert, lh_layout_expert_tensor(layout));
     }
-    return need_divides(m->ffn, layout->tensor, "the model's ffn", "tensor",
+    return check_divides(m->ffn, layout->tensor, "the model's ffn", "tensor",
                         err);
 }
 
-bool lhi_recomputes(const lhi_shape *shape, lh_module module)
+bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module)
 {
     return shape->recompute == LH_RECOMPUTE_MODULES &&
            (shape->modules >> module & 1) != 0;
@@ -223,7 +223,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
 
     LHI_TRY(check_layout(job, layout, err));
     t = layout->tensor;
-    const double words = lhi_job_words(job, layout->tensor);
+    const double words = lhi_job_padded_vocab(job, layout->tensor);
     *out = (lhi_shape){
         .model = m,
         .tensor = layout->tensor,
@@ -236,8 +236,8 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .sequence = job->training.sequence,
         .element = element,
         .fp8 = job->framework.fp8 != LH_FP8_NONE,
-        .factor = job->framework.fp8 != LH_FP8_NONE ? 1 : element,
-        .dispatch = job->framework.fp8 == LH_FP8_DISPATCH ? 1 : element,
+        .product_element = job->framework.fp8 != LH_FP8_NONE ? 1 : element,
+        .dispatch_element = job->framework.fp8 == LH_FP8_DISPATCH ? 1 : element,
         .gradient = options->gradient_bytes,
         .heads = m->heads / t,
         /* With fewer key-value heads than GPUs, some GPUs hold the same head.
@@ -246,24 +246,24 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .qk_dim = m->head_dim,
         .v_dim = m->kv_lora_rank ? m->v_head_dim : m->head_dim,
         .vocab = ceil(words / t),
-        .added_words = words - m->vocab,
+        .vocab_padding = words - m->vocab,
         .expert_divisor =
             options->expert_divisor ? options->expert_divisor : (double)block,
         .unfused = options->unfused_attention,
-        .dropout = lhi_job_drops(job) && !options->no_dropout,
+        .dropout = lhi_job_uses_dropout(job) && !options->no_dropout,
         .recompute = job->training.recompute,
         .modules = job->training.recompute_modules,
     };
     out->adds_biases = m->experts && m->mlp_bias &&
                        job->framework.preset == LH_FRAMEWORK_MEGATRON &&
                        !job->framework.fused_experts;
-    out->weighs_results = job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
-    out->folded = layout->expert > 1 || out->expert_tensor != layout->tensor;
+    out->weights_expert_results = job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
+    out->dispatches_tokens = layout->expert > 1 || out->expert_tensor != layout->tensor;
     if (m->experts) {
         out->dispatched =
-            m->experts_per_token * (out->folded ? 1 / t : out->norm_share);
+            m->experts_per_token * (out->dispatches_tokens ? 1 / t : out->norm_share);
         out->expert_rows = m->experts_per_token;
-        if (out->folded)
+        if (out->dispatches_tokens)
             out->expert_rows *= out->expert_tensor / t;
     }
     return LH_OK;

@@ -32,12 +32,12 @@ typedef struct lhi_shape {
     /* Experts are partitioned differently from the other layers, so that tokens
      * are dispatched: each GPU sends 1/tensor of its tensor-parallel group's
      * tokens. */
-    bool folded;
+    bool dispatches_tokens;
     /* The router's weights are applied to the experts' results, as in
      * DeepSpeed, which retains the results for the weights' gradients.
      * Otherwise they are applied between the experts' products (Megatron Core,
      * weighted_bias_swiglu_impl()). */
-    bool weighs_results;
+    bool weights_expert_results;
     /* The biases of experts' results are added expert by expert, as in Megatron
      * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
@@ -49,13 +49,13 @@ typedef struct lhi_shape {
     double sequence;    /* tokens visible to attention */
     double element;     /* bytes */
     bool fp8;           /* layers' matrix products use FP8 */
-    double factor;      /* bytes per element of a product's factors */
-    double dispatch;    /* bytes per element sent to an expert */
+    double product_element;      /* bytes per element of a product's factors */
+    double dispatch_element;    /* bytes per element sent to an expert */
     double gradient;    /* bytes per gradient element in memory */
     double heads, kv_heads; /* per GPU */
     double qk_dim, v_dim;   /* per head */
     double vocab;           /* per GPU */
-    double added_words;     /* vocabulary padding, all GPUs */
+    double vocab_padding;     /* vocabulary padding, all GPUs */
     double expert_divisor;  /* GPUs over which a layer's experts are divided */
     bool unfused, dropout;
     lh_recompute recompute;
@@ -63,7 +63,7 @@ typedef struct lhi_shape {
 } lhi_shape;
 
 /* Checks whether `module` is among the modules to recompute. */
-bool lhi_recomputes(const lhi_shape *shape, lh_module module);
+bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module);
 
 /* Computes the shape. LH_EINVAL, LH_EUNSUPPORTED as lh_cost_chunk(). */
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
@@ -71,22 +71,22 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          lh_error *err);
 
 /* Returns the cost constants for a job. */
-const lh_cost_constants *lhi_constants_of(const lh_job *job);
+const lh_cost_constants *lhi_find_cost_constants(const lh_job *job);
 /* Checks whether the job's profile includes everything after the pipeline, with
  * the optimizer and tied embeddings. */
-bool lhi_end_measured(const lh_job *job);
+bool lhi_is_iteration_end_measured(const lh_job *job);
 /* Returns the time per iteration outside the passes, in ns; includes the
  * optimizer if that was measured. */
-int64_t lhi_iteration_ns(const lh_job *job);
+int64_t lhi_find_iteration_overhead_ns(const lh_job *job);
 
 /* Fills the options with their defaults and with the values that default to the
  * job's. LH_EINVAL: a wrong size or a constant out of range. */
-lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
+lh_status lhi_complete_cost_options(const lh_job *job, const lh_cost_options *in,
                            lh_cost_options *out, lh_error *err);
 
 /* Rounds up to whole bytes or ns; LH_EUNSUPPORTED above 2^62. `what` names the
  * value in the message. */
-lh_status lhi_whole(double value, const char *what, int64_t *out,
+lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
                     lh_error *err);
 
 #endif

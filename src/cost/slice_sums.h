@@ -7,26 +7,26 @@
 
 /* One part of a layer range: a layer, the embedding or the head. */
 typedef struct lhi_slice_part {
-    lhi_spent_passes used;
-    lhi_held kept;
+    lhi_pass_times times;
+    lhi_resident_memory memory;
     double static_bytes; /* measured; < 0: unknown */
     bool measured, bytes_measured;
 } lhi_slice_part;
 
 /* Sums over the parts of a layer range, and the parts: layers indexed by [has
  * experts][has window]. Absent parts are 0. */
-typedef struct lhi_sums {
-    lhi_spent_passes time;
+typedef struct lhi_slice_sums {
+    lhi_pass_times time;
     lhi_slice_part layers[2][2], embedding, head /* includes MTP */;
     double part_ns[3]; /* sums of F, D, W of the parts */
-    lhi_held held;
+    lhi_resident_memory memory;
     bool any_measured, any_estimated; /* of times */
     bool any_bytes_measured, any_bytes_estimated;
     double static_bytes; /* measured; -1: incomplete */
-} lhi_sums;
+} lhi_slice_sums;
 
 /* Computes the sums from the job's profile where it has measurements, otherwise
  * from the model. Errors as lh_cost_chunk(). */
-lh_status lhi_sums_make(const lhi_prices *p, lhi_sums *out, lh_error *err);
+lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out, lh_error *err);
 
 #endif

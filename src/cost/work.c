@@ -14,7 +14,7 @@ enum { UNFUSED_KERNELS = 16 };
 
 /* Adds a linear map: `matrices` weights of k x n (experts; otherwise 1) that
  * share m rows. */
-static void add_linear(const lhi_shape *shape, lhi_passes *out, double m,
+static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                        double k, double n, double matrices)
 {
     double element = shape->element;
@@ -50,29 +50,29 @@ static void add_product(lhi_work *work, double flops, double bytes)
  * that share a scale follow it. */
 static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
 {
-    add_pointwise(work, elements * (shape->element + 2 * shape->factor), 1);
+    add_pointwise(work, elements * (shape->element + 2 * shape->product_element), 1);
 }
 
 /* Adds an FP8 linear map. The optimizer already leaves the weights in 8 bits;
  * products output 16 bits. F quantises the input and D the output gradient; W
  * reads the other copy of both. */
-static void add_fp8_linear(const lhi_shape *shape, lhi_passes *out, double m,
+static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                            double k, double n, double matrices)
 {
     double flops = 2 * m * k * n, weights = matrices * k * n;
 
     quantise(shape, m * k, &out->f);
     add_product(&out->f, flops,
-                (m * k + weights) * shape->factor + m * n * shape->element);
+                (m * k + weights) * shape->product_element + m * n * shape->element);
     quantise(shape, m * n, &out->d);
     add_product(&out->d, flops,
-                (m * n + weights) * shape->factor + m * k * shape->element);
+                (m * n + weights) * shape->product_element + m * k * shape->element);
     add_product(&out->w, flops,
-                m * (k + n) * shape->factor + weights * 2 * shape->gradient);
+                m * (k + n) * shape->product_element + weights * 2 * shape->gradient);
 }
 
 /* Adds a linear map inside a layer. */
-static void add_map(const lhi_shape *shape, lhi_passes *out, double m, double k,
+static void add_layer_linear(const lhi_shape *shape, lhi_pass_work *out, double m, double k,
                     double n, double matrices)
 {
     if (shape->fp8)
@@ -84,13 +84,13 @@ static void add_map(const lhi_shape *shape, lhi_passes *out, double m, double k,
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f)
 {
-    lhi_passes all = {0};
+    lhi_pass_work all = {0};
 
-    add_map(shape, &all, m, k, n, matrices);
+    add_layer_linear(shape, &all, m, k, n, matrices);
     lhi_work_add(f, &all.f, 1);
 }
 
-double lhi_visible(const lh_model *model, uint32_t layer, double sequence)
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, double sequence)
 {
     double window = lh_model_layer_window(model, layer);
 
@@ -103,10 +103,10 @@ double lhi_visible(const lh_model *model, uint32_t layer, double sequence)
 
 /* Adds flash attention, which keeps the scores on chip and recomputes them in
  * D: two products forward, five backward [Dao section 3.1]. */
-static void add_flash(const lhi_shape *shape, uint32_t layer, lhi_work *f,
+static void add_flash_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f,
                       lhi_work *d)
 {
-    double visible = lhi_visible(shape->model, layer, shape->sequence);
+    double visible = lhi_compute_mean_attended_tokens(shape->model, layer, shape->sequence);
     double pairs = 2 * shape->tokens * visible * shape->heads;
     double qo = shape->heads * (shape->qk_dim + shape->v_dim);
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
@@ -122,7 +122,7 @@ static void add_flash(const lhi_shape *shape, uint32_t layer, lhi_work *f,
 /* Adds unfused attention with scores in memory: product, masked softmax,
  * dropout, product. The copies that merge and split heads need separate
  * kernels, as biases do. */
-static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+static void add_unfused_attention(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     double scores = shape->tokens * shape->sequence * shape->heads;
     double dims = shape->qk_dim + shape->v_dim;
@@ -143,7 +143,7 @@ static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 
 /* Adds ring attention: every step forwards the keys and values of one sequence
  * shard, and in D also their gradients (Liu et al., arXiv:2310.01889). */
-static void add_ring(const lhi_shape *shape, lhi_passes *out)
+static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
 {
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
                 shape->tokens * shape->element;
@@ -157,31 +157,31 @@ static void add_ring(const lhi_shape *shape, lhi_passes *out)
 
 /* Adds the projections to queries of all heads, if they are computed directly
  * from the hidden state, and to keys and values. */
-static void add_up_projections(const lhi_shape *shape, lhi_passes *out)
+static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
     double heads = shape->heads;
 
-    add_map(shape, out, shape->tokens,
+    add_layer_linear(shape, out, shape->tokens,
             m->q_lora_rank ? m->q_lora_rank : m->hidden, heads * shape->qk_dim,
             1);
-    add_map(shape, out, shape->tokens, m->kv_lora_rank,
+    add_layer_linear(shape, out, shape->tokens, m->kv_lora_rank,
             heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
 /* Adds the projections of multi-head latent attention (arXiv:2405.04434, 2.1);
  * the down-projections are replicated on every GPU. */
-static void add_latent(const lhi_shape *shape, lhi_passes *out)
+static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
     double h = m->hidden;
 
     if (m->q_lora_rank)
-        add_map(shape, out, shape->tokens, h, m->q_lora_rank, 1);
-    add_map(shape, out, shape->tokens, h,
+        add_layer_linear(shape, out, shape->tokens, h, m->q_lora_rank, 1);
+    add_layer_linear(shape, out, shape->tokens, h,
             (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
     add_up_projections(shape, out);
-    add_map(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
+    add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
 }
 
 /* Adds the rotary position embedding. */
@@ -195,26 +195,26 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
 }
 
 static void add_attention(const lhi_shape *shape, uint32_t layer,
-                          lhi_passes *out)
+                          lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
 
     if (m->kv_lora_rank) {
-        add_latent(shape, out);
+        add_latent_projections(shape, out);
     } else {
-        add_map(shape, out, shape->tokens, m->hidden,
+        add_layer_linear(shape, out, shape->tokens, m->hidden,
                 (shape->heads + 2 * shape->kv_heads) * shape->qk_dim, 1);
-        add_map(shape, out, shape->tokens, shape->heads * shape->v_dim,
+        add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
                 m->hidden, 1);
     }
     add_rotation(shape, &out->f);
     add_rotation(shape, &out->d);
     if (shape->unfused)
-        add_unfused(shape, &out->f, &out->d);
+        add_unfused_attention(shape, &out->f, &out->d);
     else
-        add_flash(shape, layer, &out->f, &out->d);
+        add_flash_attention(shape, layer, &out->f, &out->d);
     if (shape->context > 1)
-        add_ring(shape, out);
+        add_ring_attention(shape, out);
 }
 
 /* Adds the activation function between an MLP's matrices, for `rows` tokens. */
@@ -229,14 +229,14 @@ static void add_activation(const lhi_shape *shape, double rows, double width,
 }
 
 static void add_mlp(const lhi_shape *shape, double rows, double local,
-                    double matrices, lhi_passes *out)
+                    double matrices, lhi_pass_work *out)
 {
     double h = shape->model->hidden;
 
-    add_map(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
+    add_layer_linear(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
             matrices);
     add_activation(shape, rows, local, &out->f, &out->d);
-    add_map(shape, out, rows, local, h, matrices);
+    add_layer_linear(shape, out, rows, local, h, matrices);
 }
 
 /* Adds the messages of separately partitioned experts, equal in F and D:
@@ -244,10 +244,10 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
  * reduce-scatter the sums. Without sequence parallelism, every GPU in a
  * tensor-parallel group has all tokens: it sends its share and gathers the
  * combined tokens (DeepSpeed-TED, arXiv:2303.06318, section 5). */
-static void send_tokens(const lhi_shape *shape, double moved, lhi_work *out)
+static void add_token_messages(const lhi_shape *shape, double moved, lhi_work *out)
 {
     if (shape->expert > 1) {
-        out->expert_bytes += moved * (1 + shape->dispatch / shape->element);
+        out->expert_bytes += moved * (1 + shape->dispatch_element / shape->element);
         out->expert_calls += 2;
     }
     if (shape->expert_tensor > 1) {
@@ -261,7 +261,7 @@ static void send_tokens(const lhi_shape *shape, double moved, lhi_work *out)
     }
 }
 
-static void add_shared_experts(const lhi_shape *shape, lhi_passes *out)
+static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
 
@@ -296,10 +296,10 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                   5 * experts + 2);
 }
 
-static void add_routed(const lhi_shape *shape, lhi_passes *out)
+static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
-    lhi_passes all = {0};
+    lhi_pass_work all = {0};
 
     add_mlp(shape, shape->tokens * shape->expert_rows,
             (double)m->expert_ffn / shape->expert_tensor,
@@ -313,7 +313,7 @@ static void add_routed(const lhi_shape *shape, lhi_passes *out)
 /* Adds router, dispatch, experts and combine. Assumes that tokens are balanced
  * over experts, so that each GPU's experts receive as many as it sends (GShard,
  * arXiv:2006.16668). */
-static void add_experts(const lhi_shape *shape, lhi_passes *out)
+static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
     double moved =
@@ -323,28 +323,28 @@ static void add_experts(const lhi_shape *shape, lhi_passes *out)
                m->experts, 1);
     add_pointwise(&out->f, 4 * moved, 4);
     add_pointwise(&out->d, 4 * moved, 4);
-    if (shape->folded) {
-        send_tokens(shape, moved, &out->f);
-        send_tokens(shape, moved, &out->d);
+    if (shape->dispatches_tokens) {
+        add_token_messages(shape, moved, &out->f);
+        add_token_messages(shape, moved, &out->d);
     }
-    add_routed(shape, out);
+    add_routed_experts(shape, out);
     add_shared_experts(shape, out);
 }
 
-double lhi_norms_of(const lh_model *model)
+double lhi_count_norms(const lh_model *model)
 {
     return model->parallel_block ? 1 : 2;
 }
 
 /* Adds norms and residuals around attention and MLP. */
-static void add_norms(const lhi_shape *shape, lhi_passes *out)
+static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
     double norm = 2 * values * shape->element;
     double residual =
         3 * values * shape->element + (shape->dropout ? values : 0);
 
-    double times = lhi_norms_of(shape->model);
+    double times = lhi_count_norms(shape->model);
 
     add_pointwise(&out->f, times * norm + 2 * residual, times + 2);
     add_pointwise(&out->d, times * 1.5 * norm + 2 * residual, times + 2);
@@ -356,15 +356,15 @@ static void add_norms(const lhi_shape *shape, lhi_passes *out)
  * need half, since attention and MLP share input and sum. W's second all-gather
  * of its input overlaps with D. If experts are partitioned separately, only
  * attention and shared experts communicate here. */
-static void add_tensor(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
+static void add_tensor_communication(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
     double bytes = shape->tokens * m->hidden * shape->element;
-    double calls = 2 * lhi_norms_of(m);
+    double calls = 2 * lhi_count_norms(m);
 
     if (shape->tensor == 1)
         return;
-    if (shape->folded && lh_model_layer_is_moe(m, layer) &&
+    if (shape->dispatches_tokens && lh_model_layer_is_moe(m, layer) &&
         !m->shared_expert_ffn)
         calls = 2;
     out->f.tensor_bytes += calls * bytes;
@@ -396,7 +396,7 @@ static void recompute_norms(const lhi_shape *shape, lhi_work *d)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
 
-    double times = lhi_norms_of(shape->model);
+    double times = lhi_count_norms(shape->model);
 
     add_pointwise(d, times * 2 * values * shape->element, times);
 }
@@ -411,13 +411,13 @@ static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
 /* Adds selective recomputation: with unfused attention, its core [Kor section
  * 5]; with flash attention, which recomputes the core anyway, norms and
  * activations. */
-static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
+static void recompute_selective(const lhi_shape *shape, uint32_t layer, lhi_work *d)
 {
     const lh_model *m = shape->model;
     lhi_work ignored = {0};
 
     if (shape->unfused) {
-        add_unfused(shape, d, &ignored);
+        add_unfused_attention(shape, d, &ignored);
         return;
     }
     recompute_norms(shape, d);
@@ -447,18 +447,18 @@ static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
  */
 static void recompute_experts(const lhi_shape *shape, lhi_work *d)
 {
-    lhi_passes once = {0};
-    bool all = lhi_recomputes(shape, LH_MODULE_MOE);
+    lhi_pass_work once = {0};
+    bool all = lhi_is_module_recomputed(shape, LH_MODULE_MOE);
     bool shared = shape->model->shared_expert_ffn != 0;
 
     if (all)
         add_experts(shape, &once);
-    else if (lhi_recomputes(shape, LH_MODULE_SHARED_EXPERTS))
+    else if (lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
         add_shared_experts(shape, &once);
-    if (!all && lhi_recomputes(shape, LH_MODULE_MOE_ACT))
+    if (!all && lhi_is_module_recomputed(shape, LH_MODULE_MOE_ACT))
         recompute_routed_activation(shape, d);
-    if (all ? shared || !shape->folded
-            : shared && lhi_recomputes(shape, LH_MODULE_SHARED_EXPERTS))
+    if (all ? shared || !shape->dispatches_tokens
+            : shared && lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
         add_tensor_around(shape, &once.f);
     lhi_work_add(d, &once.f, 1);
 }
@@ -469,34 +469,34 @@ static void recompute_modules(const lhi_shape *shape, uint32_t layer,
                               lhi_work *d)
 {
     const lh_model *m = shape->model;
-    lhi_passes once = {0};
+    lhi_pass_work once = {0};
 
-    if (lhi_recomputes(shape, LH_MODULE_CORE_ATTN)) {
+    if (lhi_is_module_recomputed(shape, LH_MODULE_CORE_ATTN)) {
         if (shape->unfused)
-            add_unfused(shape, &once.f, &once.w);
+            add_unfused_attention(shape, &once.f, &once.w);
         else
-            add_flash(shape, layer, &once.f, &once.w);
+            add_flash_attention(shape, layer, &once.f, &once.w);
         if (shape->context > 1)
-            add_ring(shape, &once);
+            add_ring_attention(shape, &once);
     }
-    if (lhi_recomputes(shape, LH_MODULE_LAYERNORM))
+    if (lhi_is_module_recomputed(shape, LH_MODULE_LAYERNORM))
         recompute_norms(shape, d);
-    if (lhi_recomputes(shape, LH_MODULE_MLA_UP_PROJ) && m->kv_lora_rank) {
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MLA_UP_PROJ) && m->kv_lora_rank) {
         add_up_projections(shape, &once);
         add_rotation(shape, &once.f);
     }
     if (lh_model_layer_is_moe(m, layer)) {
         recompute_experts(shape, d);
-    } else if (lhi_recomputes(shape, LH_MODULE_MLP)) {
+    } else if (lhi_is_module_recomputed(shape, LH_MODULE_MLP)) {
         add_mlp(shape, shape->tokens, (double)m->ffn / shape->tensor, 1, &once);
         add_tensor_around(shape, &once.f);
     }
     lhi_work_add(d, &once.f, 1);
 }
 
-void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
+void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
 {
-    *out = (lhi_passes){0};
+    *out = (lhi_pass_work){0};
     add_norms(shape, out);
     add_attention(shape, layer, out);
     if (lh_model_layer_is_moe(shape->model, layer))
@@ -504,20 +504,20 @@ void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
     else
         add_mlp(shape, shape->tokens, (double)shape->model->ffn / shape->tensor,
                 1, out);
-    add_tensor(shape, layer, out);
+    add_tensor_communication(shape, layer, out);
     if (shape->recompute == LH_RECOMPUTE_FULL)
         lhi_work_add(&out->d, &out->f, 1);
     else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)
-        recompute_cheap(shape, layer, &out->d);
+        recompute_selective(shape, layer, &out->d);
     else if (shape->recompute == LH_RECOMPUTE_MODULES)
         recompute_modules(shape, layer, &out->d);
 }
 
-void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out)
+void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out)
 {
     double values = shape->tokens * shape->model->hidden;
 
-    *out = (lhi_passes){0};
+    *out = (lhi_pass_work){0};
     add_pointwise(&out->f, 2 * values * shape->element, 1);
     if (shape->dropout)
         add_pointwise(&out->f, values * (2 * shape->element + 1), 1);
@@ -532,7 +532,7 @@ void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out)
 /* Adds the cross entropy over a vocabulary split by tensor parallelism: 14
  * bytes per logit forward (conversion to fp32, maximum, exponential and sum),
  * 10 backward. */
-static void add_vocabulary(const lhi_shape *shape, lhi_passes *out)
+static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
 {
     double logits = shape->tokens * shape->vocab;
     double h = shape->model->hidden;
@@ -552,19 +552,19 @@ static void add_vocabulary(const lhi_shape *shape, lhi_passes *out)
 /* Adds the head. A multi-token prediction module combines the hidden state with
  * the next token's embedding and runs one more layer; the head then processes
  * its output like the model's (arXiv:2412.19437, section 2.2). */
-void lhi_work_head(const lhi_shape *shape, lhi_passes *out)
+void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out)
 {
-    *out = (lhi_passes){0};
+    *out = (lhi_pass_work){0};
     for (uint32_t i = 0; i <= shape->model->mtp_layers; i++)
         add_vocabulary(shape, out);
 }
 
-void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out)
+void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
-    lhi_passes layer;
+    lhi_pass_work layer;
 
-    *out = (lhi_passes){0};
+    *out = (lhi_pass_work){0};
     if (!m->mtp_layers)
         return;
     lhi_work_layer(shape, m->layers - 1, &layer);
@@ -572,7 +572,7 @@ void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out)
         lhi_work_add(&out->f, &layer.f, 1);
         lhi_work_add(&out->d, &layer.d, 1);
         lhi_work_add(&out->w, &layer.w, 1);
-        add_map(shape, out, shape->tokens, 2.0 * m->hidden,
+        add_layer_linear(shape, out, shape->tokens, 2.0 * m->hidden,
                 (double)m->hidden / shape->tensor, 1);
     }
 }

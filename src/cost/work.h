@@ -26,9 +26,9 @@ typedef struct lhi_work {
 } lhi_work;
 
 /* The work of the F, D and W passes. */
-typedef struct lhi_passes {
+typedef struct lhi_pass_work {
     lhi_work f, d, w;
-} lhi_passes;
+} lhi_pass_work;
 
 /* Adds the forward product of a linear map: m rows of k by `matrices` weights
  * of k x n (experts; otherwise 1) that share these rows. In FP8 includes the
@@ -45,39 +45,39 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 
 /* Computes the work of one layer; recomputation is included in d. */
-void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out);
+void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out);
 /* Computes the work of the embedding. */
-void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out);
+void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of norm, vocabulary matrix and loss, which multi-token
  * prediction modules share: once for the model and once per module. */
-void lhi_work_head(const lhi_shape *shape, lhi_passes *out);
+void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of the multi-token prediction modules. */
-void lhi_work_mtp(const lhi_shape *shape, lhi_passes *out);
+void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
 /* Returns the number of norms per layer, which with tensor parallelism is also
  * the number of sums over product outputs. */
-double lhi_norms_of(const lh_model *model);
+double lhi_count_norms(const lh_model *model);
 
 /* Returns the average number of tokens that a token attends to in a layer. */
-double lhi_visible(const lh_model *model, uint32_t layer, double sequence);
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, double sequence);
 
 /* Resident memory per microbatch, in bytes. */
-typedef struct lhi_held {
+typedef struct lhi_resident_memory {
     double activation;   /* bytes from F to D */
     double weight_input; /* bytes from D to W */
-    double passing;      /* bytes used by D in addition */
-} lhi_held;
+    double d_workspace;      /* bytes used by D in addition */
+} lhi_resident_memory;
 
 /* Computes the resident memory of a layer. */
-void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out);
+void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer, lhi_resident_memory *out);
 /* Returns a layer's activations except its input, in bytes. */
-double lhi_held_within(const lhi_shape *shape, uint32_t layer);
+double lhi_resident_memory_compute_within_layer(const lhi_shape *shape, uint32_t layer);
 /* Computes the resident memory of the embedding. */
-void lhi_held_embedding(const lhi_shape *shape, lhi_held *out);
+void lhi_resident_memory_compute_embedding(const lhi_shape *shape, lhi_resident_memory *out);
 /* Computes the resident memory of the head. */
-void lhi_held_head(const lhi_shape *shape, lhi_held *out);
+void lhi_resident_memory_compute_head(const lhi_shape *shape, lhi_resident_memory *out);
 /* Computes the resident memory of the multi-token prediction modules. */
-void lhi_held_mtp(const lhi_shape *shape, lhi_held *out);
+void lhi_resident_memory_compute_mtp(const lhi_shape *shape, lhi_resident_memory *out);
 
 /* Parameters on one GPU. `experts` is part of `total`. */
 typedef struct lhi_params {
@@ -85,13 +85,13 @@ typedef struct lhi_params {
 } lhi_params;
 
 /* Checks whether the layer range includes multi-token prediction modules. */
-bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_slice *slice);
+bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice);
 /* Checks whether the layer range has parts after its layers: the head,
  * multi-token prediction modules, or both. */
-bool lhi_slice_has_end(const lh_cost_slice *slice);
+bool lhi_slice_has_end(const lh_cost_layer_range *slice);
 
 /* Counts the parameters of a layer range on one GPU. */
-void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
+void lhi_count_slice_params(const lhi_shape *shape, const lh_cost_layer_range *slice,
                       lhi_params *out);
 
 #endif

@@ -26,18 +26,18 @@ static void add_to(uint64_t *set, uint32_t i)
  */
 
 /* Prefixes an error with the event's file and line, or its index. */
-static lh_status refuse_event(const lh_events *events, const lh_event *e,
+static lh_status fail_event(const lh_events *events, const lh_event *e,
                               lh_status status, lh_error *err)
 {
     if (status != LH_OK && status != LH_ENOMEM && e->line > 0)
-        lhi_wrap(err, "%s:%" PRIu32, events->name, e->line);
+        lhi_fail_add_context(err, "%s:%" PRIu32, events->name, e->line);
     else if (status != LH_OK && status != LH_ENOMEM)
-        lhi_wrap(err, "event %zu", (size_t)(e - events->events));
+        lhi_fail_add_context(err, "event %zu", (size_t)(e - events->events));
     return status;
 }
 
 /* Rejects a factor on links whose time is 0, where it has no effect. */
-static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
+static lh_status check_factors(const lh_link *links, const lhi_event_effect *effect,
                                lh_error *err)
 {
     const lh_event *e = effect->event;
@@ -47,9 +47,9 @@ static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
         has_latency = has_latency || link->latency_ns > 0;
         has_transfer = has_transfer || link->transfer_ns > 0;
     }
-    const char *key = e->latency_times > 1 && !has_latency     ? "latency"
-                      : e->transfer_times > 1 && !has_transfer ? "transfer"
-                      : e->slower > 1 && !has_latency && !has_transfer
+    const char *key = e->latency_factor > 1 && !has_latency     ? "latency"
+                      : e->transfer_factor > 1 && !has_transfer ? "transfer"
+                      : e->slowdown > 1 && !has_latency && !has_transfer
                           ? "slower"
                           : NULL;
     if (!key)
@@ -62,7 +62,7 @@ static lh_status check_factors(const lh_link *links, const lhi_effect *effect,
 }
 
 /* Stores the marked links in the effect. */
-static lh_status take_hit(const lhi_link_list *list, lhi_effect *effect,
+static lh_status store_links(const lhi_link_list *list, lhi_event_effect *effect,
                           const bool *hit, lhi_arena *mem, lh_error *err)
 {
     for (uint32_t i = 0; i < list->n_links; i++)
@@ -77,24 +77,24 @@ static lh_status take_hit(const lhi_link_list *list, lhi_effect *effect,
     return LH_OK;
 }
 
-static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
+static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
                                   bool *hit, lhi_arena *mem, lh_error *err)
 {
     const lh_event *e = effect->event;
     for (uint32_t i = 0; i < e->n_links; i++) {
-        lh_status status = lhi_links_named(list, e->links[i], hit, err);
+        lh_status status = lhi_find_links_by_name(list, e->links[i], hit, err);
         if (status != LH_OK) {
-            lhi_wrap(err, "links");
+            lhi_fail_add_context(err, "links");
             return status;
         }
     }
-    LHI_TRY(take_hit(list, effect, hit, mem, err));
+    LHI_TRY(store_links(list, effect, hit, mem, err));
     return check_factors(list->links, effect, err);
 }
 
-static lh_status find_host(const lh_course *c, const lh_event *e, lh_error *err)
+static lh_status find_host(const lh_event_timeline *c, const lh_event *e, lh_error *err)
 {
-    uint32_t n = lh_places_n_hosts(c->places);
+    uint32_t n = lh_host_placement_n_hosts(c->placement);
     if (e->device < n)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
@@ -126,34 +126,34 @@ static lh_status find_device(const lh_pipeline *p, const lh_event *e,
 static lh_status check_numbers(const lh_event *e, lh_error *err)
 {
     bool more = e->latency_ns > 0 || e->transfer_ns > 0 ||
-                e->latency_times > 1 || e->transfer_times > 1;
-    if (e->from < 0 || e->to <= e->from)
+                e->latency_factor > 1 || e->transfer_factor > 1;
+    if (e->first_step < 0 || e->end_step <= e->first_step)
         return lhi_fail(err, LH_EINPUT,
                         "from %" PRId64 ", to %" PRId64
                         ": both are steps, the second one later",
-                        e->from, e->to);
-    if (e->latency_ns < 0 || e->transfer_ns < 0 || !(e->latency_times >= 1) ||
-        !(e->transfer_times >= 1) || !(e->slower >= 1))
+                        e->first_step, e->end_step);
+    if (e->latency_ns < 0 || e->transfer_ns < 0 || !(e->latency_factor >= 1) ||
+        !(e->transfer_factor >= 1) || !(e->slowdown >= 1))
         return lhi_fail(err, LH_EINPUT,
                         "times have to be at least 0, factors at least 1, "
                         "which changes nothing");
     if (more && e->n_links == 0)
         return lhi_fail(err, LH_EINPUT,
                         "a device has no latency and no transfer time");
-    if (!more && e->slower <= 1)
+    if (!more && e->slowdown <= 1)
         return lhi_fail(err, LH_EINPUT, "it changes nothing");
     return LH_OK;
 }
 
 /* Finds the links for messages from and to the rank. */
-static lh_status find_rail(lhi_link_list *list, lhi_effect *effect, bool *hit,
+static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect, bool *hit,
                            lhi_arena *mem, lh_error *err)
 {
     uint32_t rank = effect->event->rank;
     uint32_t n = lh_pipeline_n_devices(list->pipeline);
-    if (effect->event->from < 0)
+    if (effect->event->first_step < 0)
         return lhi_fail(err, LH_EINPUT, "at %" PRId64 ": a step is at least 0",
-                        effect->event->from);
+                        effect->event->first_step);
     if (rank >= n)
         return lhi_fail(err, LH_EINPUT,
                         "rank: there is no rank %" PRIu32
@@ -169,34 +169,34 @@ static lh_status find_rail(lhi_link_list *list, lhi_effect *effect, bool *hit,
                         "rank: rank %" PRIu32 " has no links, whose messages "
                         "could wait for a rail",
                         rank);
-    return take_hit(list, effect, hit, mem, err);
+    return store_links(list, effect, hit, mem, err);
 }
 
-static lh_status find_hosts(lh_course *c, lhi_effect *effect, lh_error *err)
+static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect, lh_error *err)
 {
     if (effect->event->n_links == 0)
         return find_host(c, effect->event, err);
-    lh_status status = lhi_event_hosts(c, effect, err);
+    lh_status status = lhi_event_find_host_links(c, effect, err);
     if (status != LH_OK) {
-        lhi_wrap(err, "links");
+        lhi_fail_add_context(err, "links");
         return status;
     }
     return check_factors(c->host_links, effect, err);
 }
 
 /* Validates one event and finds its targets. */
-static lh_status find_one(lh_course *c, lhi_link_list *list, lhi_effect *effect,
+static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list, lhi_event_effect *effect,
                           bool *hit, lh_error *err)
 {
     const lh_event *e = effect->event;
-    if (e->rail != LH_RAIL_AS_IT_IS && c->places)
+    if (e->rail != LH_RAIL_UNCHANGED && c->placement)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "rail: those of hosts are not played; leave the event "
                         "out, or have devices alone");
-    if (e->rail != LH_RAIL_AS_IT_IS)
+    if (e->rail != LH_RAIL_UNCHANGED)
         return find_rail(list, effect, hit, c->mem, err);
     LHI_TRY(check_numbers(e, err));
-    if (c->places)
+    if (c->placement)
         return find_hosts(c, effect, err);
     if (e->n_links == 0)
         return find_device(list->pipeline, e, err);
@@ -211,14 +211,14 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
     const lh_event *before = NULL;
     for (uint32_t i = 0; i < events->n_events; i++) {
         const lh_event *x = &events->events[i];
-        if (x->rail == LH_RAIL_AS_IT_IS || x->rank != e->rank || x == e)
+        if (x->rail == LH_RAIL_UNCHANGED || x->rank != e->rank || x == e)
             continue;
-        if (x->from == e->from)
+        if (x->first_step == e->first_step)
             return lhi_fail(err, LH_EINPUT,
                             "rail: two events of rank %" PRIu32
                             " at step %" PRId64,
-                            e->rank, e->from);
-        if (x->from < e->from && (!before || x->from > before->from))
+                            e->rank, e->first_step);
+        if (x->first_step < e->first_step && (!before || x->first_step > before->first_step))
             before = x;
     }
     bool down = before && before->rail == LH_RAIL_DOWN;
@@ -226,17 +226,17 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
         return lhi_fail(err, LH_EINPUT,
                         "rail: none of rank %" PRIu32 " is down at step "
                         "%" PRId64,
-                        e->rank, e->from);
+                        e->rank, e->first_step);
     if (e->rail == LH_RAIL_DOWN && down && !restarts)
         return lhi_fail(err, LH_EINPUT,
                         "rail: the last of rank %" PRIu32 " goes down at step "
                         "%" PRId64 ", and without one no run goes on; let one "
                         "come up before",
-                        e->rank, e->from);
+                        e->rank, e->first_step);
     return LH_OK;
 }
 
-static lh_status find_all(lh_course *c, const lh_events *events,
+static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
                           lhi_link_list *list, lh_error *err)
 {
     size_t room = list->n_links;
@@ -253,13 +253,13 @@ static lh_status find_all(lh_course *c, const lh_events *events,
     for (uint32_t i = 0; status == LH_OK && i < 2 * c->n_effects; i++) {
         const lh_event *e = &events->events[i % c->n_effects];
         bool rails = i >= c->n_effects;
-        if ((e->rail != LH_RAIL_AS_IT_IS) != rails)
+        if ((e->rail != LH_RAIL_UNCHANGED) != rails)
             continue;
         memset(hit, 0, room);
-        status = find_one(c, list, &c->effects[i % c->n_effects], hit, err);
+        status = resolve_event(c, list, &c->effects[i % c->n_effects], hit, err);
         if (status == LH_OK && rails)
             status = check_rail(events, e, c->restart_steps > 0, err);
-        refuse_event(events, e, status, err);
+        fail_event(events, e, status, err);
     }
     free(hit);
     return status;
@@ -268,14 +268,14 @@ static lh_status find_all(lh_course *c, const lh_events *events,
 /* --- states ------------------------------------------------------------------
  */
 
-static int by_step(const void *a, const void *b)
+static int compare_steps(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
 }
 
 /* Builds the sorted start steps of the intervals between events. */
-static lh_status make_spans(lh_course *c, lh_error *err)
+static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
 {
     int64_t *at = c->starts =
         LHI_NEW(c->mem, int64_t, 2 * (size_t)c->n_effects + 1);
@@ -283,48 +283,48 @@ static lh_status make_spans(lh_course *c, lh_error *err)
         return lhi_fail_nomem(err);
     uint32_t n = 1;
     for (uint32_t i = 0; i < c->n_effects; i++) {
-        at[n++] = c->effects[i].event->from;
-        at[n++] = c->effects[i].event->to;
+        at[n++] = c->effects[i].event->first_step;
+        at[n++] = c->effects[i].event->end_step;
     }
-    qsort(at, n, sizeof *at, by_step);
+    qsort(at, n, sizeof *at, compare_steps);
     for (uint32_t i = 0; i < n; i++)
-        if (i == 0 || at[i] != at[c->n_spans - 1])
-            at[c->n_spans++] = at[i];
+        if (i == 0 || at[i] != at[c->n_intervals - 1])
+            at[c->n_intervals++] = at[i];
     return LH_OK;
 }
 
 /* Returns the state with the set in the last slot; adds it as a new state if
  * there is none. */
-static uint32_t state_of(lh_course *c)
+static uint32_t find_state(lh_event_timeline *c)
 {
-    const uint64_t *set = c->active + (size_t)c->n_states * c->n_words;
+    const uint64_t *set = c->active_sets + (size_t)c->n_states * c->n_words;
     for (uint32_t s = 0; s < c->n_states; s++)
-        if (memcmp(c->active + (size_t)s * c->n_words, set,
+        if (memcmp(c->active_sets + (size_t)s * c->n_words, set,
                    c->n_words * sizeof *set) == 0)
             return s;
     return c->n_states++;
 }
 
-static lh_status make_states(lh_course *c, lh_error *err)
+static lh_status build_states(lh_event_timeline *c, lh_error *err)
 {
-    LHI_TRY(make_spans(c, err));
+    LHI_TRY(build_intervals(c, err));
     c->n_words = c->n_effects / 64 + 1;
-    c->states = LHI_NEW(c->mem, uint32_t, c->n_spans);
+    c->states = LHI_NEW(c->mem, uint32_t, c->n_intervals);
     /* One slot more than there can be states: the set under lookup. */
-    c->active =
-        LHI_NEW(c->mem, uint64_t, ((size_t)c->n_spans + 2) * c->n_words);
-    if (!c->states || !c->active)
+    c->active_sets =
+        LHI_NEW(c->mem, uint64_t, ((size_t)c->n_intervals + 2) * c->n_words);
+    if (!c->states || !c->active_sets)
         return lhi_fail_nomem(err);
     c->n_states = 1; /* without any event */
-    for (uint32_t i = 0; i < c->n_spans; i++) {
-        uint64_t *set = c->active + (size_t)c->n_states * c->n_words;
+    for (uint32_t i = 0; i < c->n_intervals; i++) {
+        uint64_t *set = c->active_sets + (size_t)c->n_states * c->n_words;
         memset(set, 0, c->n_words * sizeof *set);
         for (uint32_t k = 0; k < c->n_effects; k++) {
             const lh_event *e = c->effects[k].event;
-            if (e->from <= c->starts[i] && c->starts[i] < e->to)
+            if (e->first_step <= c->starts[i] && c->starts[i] < e->end_step)
                 add_to(set, k);
         }
-        c->states[i] = state_of(c);
+        c->states[i] = find_state(c);
     }
     return LH_OK;
 }
@@ -332,7 +332,7 @@ static lh_status make_states(lh_course *c, lh_error *err)
 /* --- names -------------------------------------------------------------------
  */
 
-static lh_status find_name(lh_course *c, const char *name, uint32_t *out,
+static lh_status find_name(lh_event_timeline *c, const char *name, uint32_t *out,
                            lh_error *err)
 {
     for (*out = 0; *out < c->n_names; (*out)++)
@@ -345,13 +345,13 @@ static lh_status find_name(lh_course *c, const char *name, uint32_t *out,
 }
 
 /* Stores the display names for an event's links, device or rail. */
-static lh_status name_effect(lh_course *c, lhi_effect *x, lh_error *err)
+static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x, lh_error *err)
 {
     const lh_event *e = x->event;
     char device[32];
-    if (e->rail == LH_RAIL_AS_IT_IS)
+    if (e->rail == LH_RAIL_UNCHANGED)
         snprintf(device, sizeof device, "%s %" PRIu32,
-                 c->places ? "host" : "device", e->device);
+                 c->placement ? "host" : "device", e->device);
     else
         snprintf(device, sizeof device, "rail of rank %" PRIu32, e->rank);
     x->n_names = e->n_links ? e->n_links : 1;
@@ -364,7 +364,7 @@ static lh_status name_effect(lh_course *c, lhi_effect *x, lh_error *err)
     return LH_OK;
 }
 
-static lh_status make_names(lh_course *c, lh_error *err)
+static lh_status build_names(lh_event_timeline *c, lh_error *err)
 {
     size_t most = 0;
     for (uint32_t k = 0; k < c->n_effects; k++)
@@ -392,25 +392,25 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
-static lh_status check_places(const lh_course *c, const lh_pipeline *pipeline,
+static lh_status check_places(const lh_event_timeline *c, const lh_pipeline *pipeline,
                               lh_error *err)
 {
-    const lh_pipeline *p = c->places ? c->places->pipeline : pipeline;
+    const lh_pipeline *p = c->placement ? c->placement->pipeline : pipeline;
     if (p->n_devices == pipeline->n_devices &&
         p->n_chunks == pipeline->n_chunks &&
         p->n_microbatches == pipeline->n_microbatches)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
-                    "lh_course_options: the places are of another pipeline");
+                    "lh_event_timeline_options: the places are of another pipeline");
 }
 
 /* Copies the events and resolves their targets. Link indices refer to c->base,
  * the pipeline that this function builds. */
-static lh_status take_events(lh_course *c, const lh_events *events,
+static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
                              const lh_pipeline *given, lh_error *err)
 {
     LHI_TRY(check_places(c, given, err));
-    const lh_pipeline *pipeline = c->places ? c->places->pipeline : given;
+    const lh_pipeline *pipeline = c->placement ? c->placement->pipeline : given;
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(check_size(events, err));
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
@@ -418,44 +418,44 @@ static lh_status take_events(lh_course *c, const lh_events *events,
     lhi_link_list list = {pipeline, (lh_link *)(uintptr_t)desc.links,
                           desc.n_links};
     c->n_effects = events->n_events;
-    c->effects = LHI_NEW(c->mem, lhi_effect, c->n_effects);
+    c->effects = LHI_NEW(c->mem, lhi_event_effect, c->n_effects);
     lh_event *own = LHI_NEW(c->mem, lh_event, c->n_effects);
     if (!c->effects || !own)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < c->n_effects; i++) {
         own[i] = events->events[i];
         c->effects[i].event = &own[i];
-        if (own[i].rail == LH_RAIL_AS_IT_IS)
+        if (own[i].rail == LH_RAIL_UNCHANGED)
             continue;
         /* A failure affects its step only; a recovery affects none. */
-        own[i].to = own[i].from + (own[i].rail == LH_RAIL_DOWN);
-        own[i].latency_times = own[i].transfer_times = own[i].slower = 1;
+        own[i].end_step = own[i].first_step + (own[i].rail == LH_RAIL_DOWN);
+        own[i].latency_factor = own[i].transfer_factor = own[i].slowdown = 1;
         own[i].latency_ns = own[i].transfer_ns = 0;
-        c->effects[i].hold_ns = LH_RAIL_NOTICE_NS / c->speed;
+        c->effects[i].block_ns = LH_RAIL_DETECTION_NS / c->speed;
     }
-    lh_status status = find_all(c, events, &list, err);
+    lh_status status = resolve_events(c, events, &list, err);
     desc.links = list.links;
     desc.n_links = list.n_links;
     if (status == LH_OK)
-        status = lhi_pipeline_remake(pipeline, &desc, &c->base, err);
+        status = lhi_pipeline_rebuild(pipeline, &desc, &c->base, err);
     free(list.links);
     LHI_TRY(status);
-    LHI_TRY(make_states(c, err));
-    LHI_TRY(make_names(c, err));
+    LHI_TRY(build_states(c, err));
+    LHI_TRY(build_names(c, err));
     for (uint32_t i = 0; i < c->n_effects; i++)
         own[i].links = NULL; /* owned by the caller */
     return LH_OK;
 }
 
 /* Checks that every time in every state is within a pipeline's limits. */
-static lh_status check_states(const lh_course *c, const lh_events *events,
+static lh_status check_states(const lh_event_timeline *c, const lh_events *events,
                               lh_error *err)
 {
     for (uint32_t s = 0; s < c->n_states; s++) {
         lh_pipeline *p;
-        lh_status status = lh_course_pipeline(c, s, &p, err);
+        lh_status status = lh_event_timeline_pipeline(c, s, &p, err);
         if (status != LH_OK) {
-            lhi_wrap(err, "%s", events->name ? events->name : "events");
+            lhi_fail_add_context(err, "%s", events->name ? events->name : "events");
             return status;
         }
         lh_pipeline_free(p);
@@ -463,34 +463,34 @@ static lh_status check_states(const lh_course *c, const lh_events *events,
     return LH_OK;
 }
 
-lh_status lh_course_make(const lh_pipeline *pipeline, const lh_events *events,
-                         const lh_course_options *options, lh_course **out,
+lh_status lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
+                         const lh_event_timeline_options *options, lh_event_timeline **out,
                          lh_error *err)
 {
-    lh_course_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_course_options, &o, options, err));
+    lh_event_timeline_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_event_timeline_options, &o, options, err));
     lhi_arena *mem = lhi_arena_make(0);
-    lh_course *c = mem ? LHI_NEW(mem, lh_course, 1) : NULL;
+    lh_event_timeline *c = mem ? LHI_NEW(mem, lh_event_timeline, 1) : NULL;
     if (!c) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
     c->mem = mem;
-    c->speed = o.speed ? o.speed : 1;
-    c->places = o.places;
+    c->speed = o.time_divisor ? o.time_divisor : 1;
+    c->placement = o.placement;
     c->restart_steps = o.restart_steps;
-    lh_status status = take_events(c, events, pipeline, err);
+    lh_status status = copy_events(c, events, pipeline, err);
     if (status == LH_OK)
         status = check_states(c, events, err);
     if (status != LH_OK) {
-        lh_course_free(c);
+        lh_event_timeline_free(c);
         return status;
     }
     *out = c;
     return LH_OK;
 }
 
-void lh_course_free(lh_course *course)
+void lh_event_timeline_free(lh_event_timeline *course)
 {
     if (!course)
         return;
@@ -502,14 +502,14 @@ void lh_course_free(lh_course *course)
 /* --- queries -----------------------------------------------------------------
  */
 
-uint32_t lh_course_n_states(const lh_course *course)
+uint32_t lh_event_timeline_n_states(const lh_event_timeline *course)
 {
     return course->n_states;
 }
 
-uint32_t lh_course_state(const lh_course *course, uint64_t step)
+uint32_t lh_event_timeline_state(const lh_event_timeline *course, uint64_t step)
 {
-    uint32_t lo = 0, hi = course->n_spans;
+    uint32_t lo = 0, hi = course->n_intervals;
     while (hi - lo > 1) {
         uint32_t mid = lo + (hi - lo) / 2;
         if ((uint64_t)course->starts[mid] <= step)
@@ -520,14 +520,14 @@ uint32_t lh_course_state(const lh_course *course, uint64_t step)
     return course->states[lo];
 }
 
-uint32_t lh_course_slow(const lh_course *course, uint32_t state,
+uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course, uint32_t state,
                         const char **names, uint32_t room)
 {
     uint64_t seen[(LH_MAX_EVENTS + LH_MAX_EVENT_LINKS) / 64 + 1] = {0};
     uint32_t n = 0;
-    const uint64_t *set = course->active + (size_t)state * course->n_words;
+    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
     for (uint32_t k = 0; k < course->n_effects; k++) {
-        const lhi_effect *x = &course->effects[k];
+        const lhi_event_effect *x = &course->effects[k];
         for (uint32_t i = 0; has(set, k) && i < x->n_names; i++) {
             if (has(seen, x->names[i]))
                 continue;
@@ -550,7 +550,7 @@ static int64_t times(int64_t ns, double factor)
     return product < 0x1p62 ? (int64_t)product : INT64_MAX / 2;
 }
 
-static int64_t sum_of(int64_t a, int64_t b)
+static int64_t add_times(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
 }
@@ -561,72 +561,72 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
         lh_chunk *k = &chunks[i];
         if (k->device != e->device)
             continue;
-        k->f_ns = times(k->f_ns, e->slower);
-        k->d_ns = times(k->d_ns, e->slower);
-        k->w_ns = times(k->w_ns, e->slower);
+        k->f_ns = times(k->f_ns, e->slowdown);
+        k->d_ns = times(k->d_ns, e->slowdown);
+        k->w_ns = times(k->w_ns, e->slowdown);
     }
 }
 
 /* Checks whether effect `k` is active and a slowdown, not a failed rail. */
-static bool slows(const uint64_t *set, uint32_t k, const lhi_effect *x)
+static bool is_slowdown(const uint64_t *set, uint32_t k, const lhi_event_effect *x)
 {
-    return has(set, k) && x->hold_ns == 0;
+    return has(set, k) && x->block_ns == 0;
 }
 
 /* Applies all factors first, then all additions: the result does not depend on
  * the event order. */
-static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
+static void slow_links(const lh_event_timeline *c, const uint64_t *set, lh_link *links)
 {
     for (uint32_t k = 0; k < c->n_effects; k++) {
-        const lhi_effect *x = &c->effects[k];
-        for (uint32_t i = 0; slows(set, k, x) && i < x->n_links; i++) {
+        const lhi_event_effect *x = &c->effects[k];
+        for (uint32_t i = 0; is_slowdown(set, k, x) && i < x->n_links; i++) {
             lh_link *link = &links[x->links[i]];
             link->latency_ns = times(
-                link->latency_ns, x->event->slower * x->event->latency_times);
+                link->latency_ns, x->event->slowdown * x->event->latency_factor);
             link->transfer_ns = times(
-                link->transfer_ns, x->event->slower * x->event->transfer_times);
+                link->transfer_ns, x->event->slowdown * x->event->transfer_factor);
         }
     }
     for (uint32_t k = 0; k < c->n_effects; k++) {
-        const lhi_effect *x = &c->effects[k];
-        for (uint32_t i = 0; slows(set, k, x) && i < x->n_links; i++) {
+        const lhi_event_effect *x = &c->effects[k];
+        for (uint32_t i = 0; is_slowdown(set, k, x) && i < x->n_links; i++) {
             lh_link *link = &links[x->links[i]];
             link->latency_ns =
-                sum_of(link->latency_ns, x->event->latency_ns / c->speed);
+                add_times(link->latency_ns, x->event->latency_ns / c->speed);
             link->transfer_ns =
-                sum_of(link->transfer_ns, x->event->transfer_ns / c->speed);
+                add_times(link->transfer_ns, x->event->transfer_ns / c->speed);
         }
     }
 }
 
 /* Blocks the active rail failures' links. */
-static lh_status hold_links(const lh_course *c, const uint64_t *set,
+static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                             lh_pipeline *p, lh_error *err)
 {
     for (uint32_t k = 0; k < c->n_effects; k++) {
-        const lhi_effect *x = &c->effects[k];
-        for (uint32_t i = 0; has(set, k) && x->hold_ns && i < x->n_links; i++)
-            LHI_TRY(lhi_pipeline_hold(p, x->links[i], x->hold_ns, err));
+        const lhi_event_effect *x = &c->effects[k];
+        for (uint32_t i = 0; has(set, k) && x->block_ns && i < x->n_links; i++)
+            LHI_TRY(lhi_pipeline_block_link(p, x->links[i], x->block_ns, err));
     }
     return LH_OK;
 }
 
-uint32_t lhi_course_n_failures(const lh_course *course, uint32_t state)
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course, uint32_t state)
 {
-    const uint64_t *set = course->active + (size_t)state * course->n_words;
+    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
     uint32_t n = 0;
     for (uint32_t k = 0; k < course->n_effects; k++)
-        n += has(set, k) && course->effects[k].hold_ns > 0;
+        n += has(set, k) && course->effects[k].block_ns > 0;
     return n;
 }
 
-lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
-                           lh_hosts_now *out, lh_error *err)
+lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c, uint32_t state, lhi_arena *mem,
+                           lh_host_slowdowns *out, lh_error *err)
 {
-    uint32_t n = c->n_host_links, n_hosts = lh_places_n_hosts(c->places);
-    const uint64_t *set = c->active + (size_t)state * c->n_words;
+    uint32_t n = c->n_host_links, n_hosts = lh_host_placement_n_hosts(c->placement);
+    const uint64_t *set = c->active_sets + (size_t)state * c->n_words;
     lh_link *links = LHI_NEW(mem, lh_link, n);
-    lh_host_link *more = LHI_NEW(mem, lh_host_link, n);
+    lh_host_link_delay *more = LHI_NEW(mem, lh_host_link_delay, n);
     double *slower = LHI_NEW(mem, double, n_hosts);
     if (!links || !more || !slower)
         return lhi_fail_nomem(err);
@@ -635,7 +635,7 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
     slow_links(c, set, links);
     for (uint32_t i = 0; i < n; i++) {
         const lh_link *usual = &c->host_links[i];
-        more[i] = (lh_host_link){links[i].from, links[i].to,
+        more[i] = (lh_host_link_delay){links[i].from, links[i].to,
                                  links[i].latency_ns - usual->latency_ns,
                                  links[i].transfer_ns - usual->transfer_ns};
     }
@@ -643,32 +643,32 @@ lh_status lhi_course_hosts(const lh_course *c, uint32_t state, lhi_arena *mem,
         slower[h] = 1;
     for (uint32_t k = 0; k < c->n_effects; k++)
         if (has(set, k) && c->effects[k].event->n_links == 0)
-            slower[c->effects[k].event->device] *= c->effects[k].event->slower;
-    *out = (lh_hosts_now){
-        .size = sizeof *out, .n_links = n, .links = more, .slower = slower};
+            slower[c->effects[k].event->device] *= c->effects[k].event->slowdown;
+    *out = (lh_host_slowdowns){
+        .size = sizeof *out, .n_links = n, .links = more, .pass_factors = slower};
     return LH_OK;
 }
 
 /* Computes the migration time. `vias`: relays to use, or NULL to choose them;
  * `ways` receives the chosen ones unless NULL. */
-static lh_status move_hosts(const lh_course *c, uint32_t state,
+static lh_status move_hosts(const lh_event_timeline *c, uint32_t state,
                             const uint32_t *from, const uint32_t *to,
                             const uint32_t *vias, uint32_t *ways,
                             int64_t *out_ns, lh_error *err)
 {
-    lh_hosts_now now;
+    lh_host_slowdowns now;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_course_hosts(c, state, mem, &now, err);
+    lh_status status = lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
     if (status == LH_OK)
-        status = lhi_places_moving(c->places, &now, from, to, vias, ways,
+        status = lhi_host_placement_migration(c->placement, &now, from, to, vias, ways,
                                    out_ns, err);
     lhi_arena_free(mem);
     return status;
 }
 
-lh_status lhi_course_moving(const lh_course *course, uint32_t state,
+lh_status lhi_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
                             const uint32_t *from, const uint32_t *to,
                             const uint32_t *vias, int64_t *out_ns,
                             lh_error *err)
@@ -682,47 +682,47 @@ static lh_status fail_no_hosts(lh_error *err)
                     "the course has no hosts that could have other places");
 }
 
-lh_status lh_course_moving(const lh_course *course, uint32_t state,
+lh_status lh_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
                            const uint32_t *from, const uint32_t *to,
                            uint32_t *vias, int64_t *out_ns, lh_error *err)
 {
-    if (!course->places)
+    if (!course->placement)
         return fail_no_hosts(err);
     return move_hosts(course, state, from, to, NULL, vias, out_ns, err);
 }
 
-static lh_status places_pipeline(const lh_course *c, uint32_t state,
+static lh_status places_pipeline(const lh_event_timeline *c, uint32_t state,
                                  const uint32_t *hosts, lh_pipeline **out,
                                  lh_error *err)
 {
-    lh_hosts_now now;
+    lh_host_slowdowns now;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_course_hosts(c, state, mem, &now, err);
+    lh_status status = lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
     if (status == LH_OK)
-        status = lh_places_pipeline(c->places, &now, hosts, out, err);
+        status = lh_host_placement_pipeline(c->placement, &now, hosts, out, err);
     lhi_arena_free(mem);
     return status;
 }
 
-lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
+lh_status lh_event_timeline_pipeline(const lh_event_timeline *course, uint32_t state,
                              lh_pipeline **out, lh_error *err)
 {
-    return lh_course_pipeline_in(course, state, NULL, out, err);
+    return lh_event_timeline_pipeline_with_hosts(course, state, NULL, out, err);
 }
 
-lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
+lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course, uint32_t state,
                                 const uint32_t *hosts, lh_pipeline **out,
                                 lh_error *err)
 {
-    if (course->places)
+    if (course->placement)
         return places_pipeline(course, state, hosts, out, err);
     if (hosts)
         return fail_no_hosts(err);
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *made = NULL;
-    const uint64_t *set = course->active + (size_t)state * course->n_words;
+    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
     LHI_TRY(lh_pipeline_describe(course->base, &desc, err));
     lh_link *links = calloc(desc.n_links + (size_t)1, sizeof *links);
     lh_chunk *chunks = calloc(desc.n_chunks, sizeof *chunks);
@@ -737,12 +737,12 @@ lh_status lh_course_pipeline_in(const lh_course *course, uint32_t state,
         slow_links(course, set, links);
         desc.links = links;
         desc.chunks = chunks;
-        status = lhi_pipeline_remake(course->base, &desc, &made, err);
+        status = lhi_pipeline_rebuild(course->base, &desc, &made, err);
     }
     free(links);
     free(chunks);
     if (status == LH_OK && course->restart_steps == 0)
-        status = hold_links(course, set, made, err);
+        status = block_links(course, set, made, err);
     if (status == LH_OK)
         *out = made;
     else

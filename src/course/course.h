@@ -19,56 +19,56 @@
 #include <longhaul/events.h>
 
 /* An event with its targets resolved. */
-typedef struct lhi_effect {
+typedef struct lhi_event_effect {
     const lh_event *event;
     uint32_t n_links;
     /* indices into the timeline's base pipeline or host_links */
     uint32_t *links;
-    int64_t hold_ns; /* time for which the links block; 0: no rail failure */
+    int64_t block_ns; /* time for which the links block; 0: no rail failure */
     uint32_t n_names;
     uint32_t *names; /* slow parts: indices into the timeline's names */
-} lhi_effect;
+} lhi_event_effect;
 
 /* An event timeline: effects, step intervals and their states. */
-struct lh_course {
+struct lh_event_timeline {
     lhi_arena *mem;
     lh_pipeline *base; /* without slowdowns */
     /* Non-NULL: events refer to hosts and the links between them; NULL: to
      * devices. */
-    const lh_places *places;
+    const lh_host_placement *placement;
     uint32_t n_host_links;
     lh_link *host_links; /* named by events, unslowed; from, to: hosts */
     uint32_t speed, restart_steps;
     uint32_t n_effects;
-    lhi_effect *effects;
+    lhi_event_effect *effects;
     /* Steps starts[i] to starts[i + 1] - 1 are in states[i]; starts[0] is 0,
      * and the last interval has no end. */
-    uint32_t n_spans, n_states;
+    uint32_t n_intervals, n_states;
     int64_t *starts;
     uint32_t *states;
     uint32_t n_words;
-    uint64_t *active; /* n_words per state; bit k: effect k is active */
+    uint64_t *active_sets; /* n_words per state; bit k: effect k is active */
     uint32_t n_names;
     const char **names; /* all slow parts, without duplicates */
 };
 
 /* Fills in effect->links from the names in its event. LH_EINPUT: a name matches
  * nothing. */
-lh_status lhi_event_hosts(lh_course *course, lhi_effect *effect, lh_error *err);
+lh_status lhi_event_find_host_links(lh_event_timeline *course, lhi_event_effect *effect, lh_error *err);
 
 /* Computes the slowdowns of hosts and links in a state of a timeline with a
  * placement; allocated in `mem`. */
-lh_status lhi_course_hosts(const lh_course *course, uint32_t state,
-                           lhi_arena *mem, lh_hosts_now *out, lh_error *err);
+lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *course, uint32_t state,
+                           lhi_arena *mem, lh_host_slowdowns *out, lh_error *err);
 
 /* Computes the migration time as lh_event_timeline_migration() does, but with
  * the relays in `vias`. The timeline has to have a placement. */
-lh_status lhi_course_moving(const lh_course *course, uint32_t state,
+lh_status lhi_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
                             const uint32_t *from, const uint32_t *to,
                             const uint32_t *vias, int64_t *out_ns,
                             lh_error *err);
 
 /* Counts rails that fail in a state. */
-uint32_t lhi_course_n_failures(const lh_course *course, uint32_t state);
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course, uint32_t state);
 
 #endif

@@ -38,7 +38,7 @@ static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
 
 /* Returns the timeline's index of a link between hosts; adds the link if it is
  * new. */
-static lh_status number_of(lh_course *c, uint32_t from, uint32_t to,
+static lh_status link_index(lh_event_timeline *c, uint32_t from, uint32_t to,
                            uint32_t *out, lh_error *err)
 {
     for (*out = 0; *out < c->n_host_links; ++*out)
@@ -51,20 +51,20 @@ static lh_status number_of(lh_course *c, uint32_t from, uint32_t to,
             return lhi_fail_nomem(err);
         c->host_links = more;
     }
-    c->host_links[c->n_host_links++] = lh_places_usual(c->places, from, to);
+    c->host_links[c->n_host_links++] = lh_host_placement_nominal_link(c->placement, from, to);
     return LH_OK;
 }
 
 /* An effect's links, without duplicates. */
-typedef struct found {
+typedef struct existing_lock {
     uint32_t *links, n, room;
-} found;
+} link_list;
 
-static lh_status add_link(lh_course *c, found *f, uint32_t from, uint32_t to,
+static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from, uint32_t to,
                           lh_error *err)
 {
     uint32_t number, i = 0;
-    LHI_TRY(number_of(c, from, to, &number, err));
+    LHI_TRY(link_index(c, from, to, &number, err));
     while (i < f->n && f->links[i] != number)
         i++;
     if (i < f->n)
@@ -82,38 +82,38 @@ static lh_status add_link(lh_course *c, found *f, uint32_t from, uint32_t to,
 }
 
 /* Adds a named pipeline link, once per replica. */
-static lh_status add_replicas(lh_course *c, const char *name, found *f,
+static lh_status add_replicas(lh_event_timeline *c, const char *name, link_list *f,
                               lh_error *err)
 {
-    const lh_pipeline *p = c->places->pipeline;
+    const lh_pipeline *p = c->placement->pipeline;
     bool *hit = calloc(p->n_links + (size_t)1, sizeof *hit);
     if (!hit)
         return lhi_fail_nomem(err);
-    lh_status status = lh_event_links(p, name, hit, err);
+    lh_status status = lh_event_match_links(p, name, hit, err);
     for (uint32_t i = 0; status == LH_OK && i < p->n_links; i++)
         for (uint32_t r = 0;
-             hit[i] && status == LH_OK && r < c->places->n_replicas; r++)
+             hit[i] && status == LH_OK && r < c->placement->n_replicas; r++)
             status = add_link(c, f, r * p->n_devices + p->links[i].from,
                               r * p->n_devices + p->links[i].to, err);
     free(hit);
     return status;
 }
 
-static lh_status add_named(lh_course *c, const char *name, found *f,
+static lh_status add_named(lh_event_timeline *c, const char *name, link_list *f,
                            lh_error *err)
 {
     uint32_t a, b;
     bool one_way;
-    if (!scan_pair(name, c->places->n_hosts, &a, &b, &one_way))
+    if (!scan_pair(name, c->placement->n_hosts, &a, &b, &one_way))
         return add_replicas(c, name, f, err);
     LHI_TRY(add_link(c, f, a, b, err));
     return one_way ? LH_OK : add_link(c, f, b, a, err);
 }
 
-lh_status lhi_event_hosts(lh_course *c, lhi_effect *effect, lh_error *err)
+lh_status lhi_event_find_host_links(lh_event_timeline *c, lhi_event_effect *effect, lh_error *err)
 {
     const lh_event *e = effect->event;
-    found f = {0};
+    link_list f = {0};
     lh_status status = LH_OK;
     for (uint32_t i = 0; status == LH_OK && i < e->n_links; i++)
         status = add_named(c, e->links[i], &f, err);

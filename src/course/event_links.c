@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Marks the links that a name matches, as for an event, but adds no link. */
-lh_status lh_event_links(const lh_pipeline *pipeline, const char *name,
+lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
                          bool *hit, lh_error *err)
 {
     uint32_t n = lh_pipeline_n_links(pipeline);
@@ -18,7 +18,7 @@ lh_status lh_event_links(const lh_pipeline *pipeline, const char *name,
     for (uint32_t i = 0; status == LH_OK && i < n; i++)
         links[i] = *lh_pipeline_link(pipeline, i);
     if (status == LH_OK)
-        status = lhi_links_named(&list, name, marks, err);
+        status = lhi_find_links_by_name(&list, name, marks, err);
     if (status == LH_OK && list.n_links > n)
         status = lhi_fail(err, LH_EINPUT,
                           "the pipeline has no link '%.60s': messages take no "

@@ -69,7 +69,7 @@ static lh_status fail_to_load(const char *reason, lh_error *err)
 }
 
 /* Checks whether a buffer of LHI_BLAS_BUFFER_BYTES can be mapped now. */
-static bool has_room_for_buffer(void)
+static bool can_map_buffer(void)
 {
     const size_t size = LHI_BLAS_BUFFER_BYTES + (1 << 20);
     void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -83,21 +83,21 @@ static bool has_room_for_buffer(void)
 /* Allocates `n` OpenBLAS buffers and frees them again, so that OpenBLAS keeps
  * them mapped for later calls. Checks the address space before each allocation,
  * because blas_memory_alloc() retries forever when mmap() fails. */
-static lh_status take_buffers(uint32_t n, void *(*take)(int),
+static lh_status preallocate_buffers(uint32_t n, void *(*take)(int),
                               void (*give_back)(void *), lh_error *err)
 {
-    enum { MOST = 500 }; /* OpenBLAS has 512 and misbehaves beyond */
-    if (n > MOST)
+    enum { MAX_BUFFERS = 500 }; /* OpenBLAS has 512 and misbehaves beyond */
+    if (n > MAX_BUFFERS)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "OpenBLAS serves %d threads at a time, and %u ranks "
                         "are threads of this process: run them as processes "
                         "(--transport local)",
-                        MOST, n);
+                        MAX_BUFFERS, n);
     void **taken = calloc(n ? n : 1, sizeof *taken);
     uint32_t got = 0;
     if (!taken)
         return lhi_fail_nomem(err);
-    while (got < n && has_room_for_buffer() && (taken[got] = take(0)))
+    while (got < n && can_map_buffer() && (taken[got] = take(0)))
         got++;
     for (uint32_t i = 0; i < got; i++)
         give_back(taken[i]);
@@ -137,7 +137,7 @@ lh_status lhi_blas_load(uint32_t n_callers, lhi_sgemm *sgemm, lh_error *err)
                         "cblas_sgemm, openblas_set_num_threads or "
                         "blas_memory_alloc; install Debian's "
                         "libopenblas0-pthread");
-    LHI_TRY(take_buffers(n_callers, take, give_back, err));
+    LHI_TRY(preallocate_buffers(n_callers, take, give_back, err));
     *sgemm = product;
     return LH_OK;
 }

@@ -18,7 +18,7 @@ typedef struct head {
     float scale;
 } head;
 
-static head find_head(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                       uint32_t sequence, uint32_t number)
 {
     uint32_t group = cpu->heads / cpu->kv_heads;
@@ -59,35 +59,35 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
 static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
                  float *scores)
 {
-    lhi_cpu_drop(cpu, a->drop, a->sequence, cpu->first_head + a->number, row, 0,
+    lhi_cpu_apply_dropout(cpu, a->drop, a->sequence, cpu->first_head + a->number, row, 0,
                  scores, cpu->sequence, rows, row + rows);
 }
 
-void lhi_cpu_turn(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+void lhi_cpu_apply_rotary(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     for (uint32_t i = 0; i < cpu->microbatch; i++)
         for (uint32_t number = 0; number < cpu->heads; number++) {
-            head a = find_head(cpu, kept, i, number);
+            head a = make_head(cpu, kept, i, number);
             rotate(cpu, a.query, (size_t)a.width);
             if (number % (cpu->heads / cpu->kv_heads) == 0)
                 rotate(cpu, a.key, (size_t)a.width);
         }
 }
 
-void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
+void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     uint32_t s = cpu->sequence, d = cpu->value_dim;
-    if (cpu->n_contexts > 1) {
-        lhi_cpu_attend_ring(cpu, kept);
+    if (cpu->n_context_ranks > 1) {
+        lhi_cpu_ring_attention_forward(cpu, kept);
         return;
     }
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         for (uint32_t number = 0; number < cpu->heads; number++) {
-            head a = find_head(cpu, kept, i, number);
+            head a = make_head(cpu, kept, i, number);
             for (uint32_t row = 0; row < s; row += cpu->block) {
                 uint32_t rows = s - row < cpu->block ? s - row : cpu->block;
                 uint32_t n = row + rows;
-                float *to = kept->attended + ((size_t)i * s + row) * cpu->o +
+                float *to = kept->attention_output + ((size_t)i * s + row) * cpu->o +
                             (size_t)number * d;
                 score(cpu, &a, row, rows, cpu->scores);
                 cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
@@ -104,10 +104,10 @@ void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
 
 /* Returns the scores after dropout, which weigh the values; possibly in
  * d_scores. */
-static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
+static const float *scores_after_dropout(const lhi_cpu *cpu, const head *a, uint32_t row,
                                uint32_t rows)
 {
-    if (!lhi_cpu_drops(cpu))
+    if (!lhi_cpu_has_dropout(cpu))
         return cpu->scores;
     memcpy(cpu->d_scores, cpu->scores,
            (size_t)rows * cpu->sequence * sizeof *cpu->scores);
@@ -118,7 +118,7 @@ static const float *after_drop(const lhi_cpu *cpu, const head *a, uint32_t row,
 /* Computes gradients for the block of query rows from `row` on. Writes the
  * queries' gradient in place, with the rotation inverted. `adds`: accumulate
  * into d_key and d_value instead of overwriting them. */
-static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
+static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
                        const float *attended, const float *d_out, bool adds)
 {
     uint32_t s = cpu->sequence, left = s - row;
@@ -129,7 +129,7 @@ static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
     score(cpu, a, row, rows, cpu->scores);
     cpu->k->softmax_again(cpu->scores, s, rows, row + 1, n, a->scale,
                           a->max + row, a->inv + row);
-    const float *after = after_drop(cpu, a, row, rows);
+    const float *after = scores_after_dropout(cpu, a, row, rows);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, v,
                (int)rows, 1, after, (int)s, d_out, o, beta, cpu->d_value, v);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
@@ -146,33 +146,33 @@ static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
                (int)rows, 1, cpu->d_scores, (int)s, query, a->width, beta,
                cpu->d_key, d);
-    lhi_cpu_turn_back(cpu, cpu->d_query, cpu->head_dim, query, row, rows);
+    lhi_cpu_apply_rotary_backward(cpu, cpu->d_query, cpu->head_dim, query, row, rows);
 }
 
-void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
+void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
 {
     uint32_t s = cpu->sequence, dim = cpu->value_dim;
     uint32_t group = cpu->heads / cpu->kv_heads;
     uint32_t last = (s - 1) / cpu->block * cpu->block;
-    if (cpu->n_contexts > 1) {
-        lhi_cpu_attend_ring_back(cpu, kept, d);
+    if (cpu->n_context_ranks > 1) {
+        lhi_cpu_ring_attention_backward(cpu, kept, d);
         return;
     }
     for (uint32_t i = 0; i < cpu->microbatch; i++)
         for (uint32_t number = 0; number < cpu->heads; number++) {
-            head a = find_head(cpu, kept, i, number);
+            head a = make_head(cpu, kept, i, number);
             /* The last block covers all keys, so it runs first: it sets the
              * gradients to which the others add. */
             for (uint32_t row = last + cpu->block; row > 0;) {
                 row -= cpu->block;
                 size_t at =
                     ((size_t)i * s + row) * cpu->o + (size_t)number * dim;
-                block_back(cpu, &a, row, kept->attended + at, d + at,
+                block_backward(cpu, &a, row, kept->attention_output + at, d + at,
                            number % group > 0 || row != last);
             }
             if (number % group != group - 1)
                 continue;
-            lhi_cpu_turn_back(cpu, cpu->d_key, cpu->head_dim, a.key, 0, s);
+            lhi_cpu_apply_rotary_backward(cpu, cpu->d_key, cpu->head_dim, a.key, 0, s);
             for (uint32_t row = 0; row < s; row++)
                 memcpy(a.value + row * (size_t)a.width,
                        cpu->d_value + (size_t)row * dim, dim * sizeof(float));

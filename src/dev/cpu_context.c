@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-lh_status lhi_cpu_check_contexts(const lhi_cpu_options *o, lh_error *err)
+lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *o, lh_error *err)
 {
     uint32_t n = o->n_contexts ? o->n_contexts : 1;
     if (o->context >= n)
@@ -30,73 +30,73 @@ lh_status lhi_cpu_check_contexts(const lhi_cpu_options *o, lh_error *err)
     return LH_OK;
 }
 
-bool lhi_cpu_make_contexts(lhi_cpu *cpu)
+bool lhi_cpu_make_context_parallel(lhi_cpu *cpu)
 {
     lhi_arena *mem = cpu->mem;
-    if (cpu->n_contexts == 1)
+    if (cpu->n_context_ranks == 1)
         return true;
     const size_t width = lhi_cpu_ring_width(cpu);
     for (unsigned i = 0; i < sizeof cpu->ring / sizeof *cpu->ring; i++)
-        if (!(cpu->ring[i] = lhi_cpu_floats(mem, cpu->t, width)))
+        if (!(cpu->ring[i] = lhi_cpu_alloc_floats(mem, cpu->t, width)))
             return false;
-    return (cpu->d_queries = lhi_cpu_floats(mem, cpu->t, cpu->q)) &&
-           (cpu->partial = lhi_cpu_floats(mem, cpu->block, cpu->value_dim)) &&
-           (cpu->partial_max = lhi_cpu_floats(mem, cpu->block, 1)) &&
-           (cpu->partial_inv = lhi_cpu_floats(mem, cpu->block, 1));
+    return (cpu->d_queries = lhi_cpu_alloc_floats(mem, cpu->t, cpu->q)) &&
+           (cpu->partial = lhi_cpu_alloc_floats(mem, cpu->block, cpu->value_dim)) &&
+           (cpu->partial_max = lhi_cpu_alloc_floats(mem, cpu->block, 1)) &&
+           (cpu->partial_inv = lhi_cpu_alloc_floats(mem, cpu->block, 1));
 }
 
 /* --- ring ---------------------------------------------------------------- */
 
 /* Records the first error of the pass's collectives. */
-static void note(lhi_cpu *cpu, lh_status status, const lh_error *err)
+static void record_error(lhi_cpu *cpu, lh_status status, const lh_error *err)
 {
-    if (status == LH_OK || cpu->met != LH_OK)
+    if (status == LH_OK || cpu->collective_status != LH_OK)
         return;
-    cpu->met = status;
-    cpu->met_err = *err;
+    cpu->collective_status = status;
+    cpu->collective_err = *err;
 }
 
 void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
                              size_t bytes)
 {
     lh_error err;
-    if (cpu->n_contexts == 1 || cpu->met != LH_OK)
+    if (cpu->n_context_ranks == 1 || cpu->collective_status != LH_OK)
         return;
-    for (uint32_t i = 0; i < cpu->n_contexts; i++)
+    for (uint32_t i = 0; i < cpu->n_context_ranks; i++)
         cpu->choice_bytes[i] = bytes;
-    note(cpu,
-         lhi_group_all_gather(cpu->contexts, mine, all, cpu->choice_bytes,
+    record_error(cpu,
+         lhi_group_all_gather(cpu->context_group, mine, all, cpu->choice_bytes,
                               &err),
          &err);
 }
 
-void lhi_cpu_add_contexts(lhi_cpu *cpu, float *values, size_t n)
+void lhi_cpu_all_reduce_contexts(lhi_cpu *cpu, float *values, size_t n)
 {
     lh_error err;
-    if (cpu->n_contexts > 1 && cpu->met == LH_OK)
-        note(cpu, lhi_group_all_reduce(cpu->contexts, values, n, &err), &err);
+    if (cpu->n_context_ranks > 1 && cpu->collective_status == LH_OK)
+        record_error(cpu, lhi_group_all_reduce(cpu->context_group, values, n, &err), &err);
 }
 
 /* Starts sending ring buffer `room` to the next rank and receiving the previous
  * rank's into the buffer after it. end_ring_shift() swaps the two. */
-static void begin_shift(lhi_cpu *cpu, unsigned room)
+static void begin_ring_shift(lhi_cpu *cpu, unsigned room)
 {
     size_t bytes = cpu->t * lhi_cpu_ring_width(cpu) * sizeof(float);
     lh_error err;
-    if (cpu->met == LH_OK)
-        note(cpu,
-             lhi_group_shift_begin(cpu->contexts, false, cpu->ring[room], bytes,
+    if (cpu->collective_status == LH_OK)
+        record_error(cpu,
+             lhi_group_shift_begin(cpu->context_group, false, cpu->ring[room], bytes,
                                    cpu->ring[room + 1], bytes, &err),
              &err);
 }
 
 /* Completes the shift and swaps the two buffers. */
-static void end_shift(lhi_cpu *cpu, unsigned room)
+static void end_ring_shift(lhi_cpu *cpu, unsigned room)
 {
     lh_error err;
     float *came = cpu->ring[room + 1];
-    if (cpu->met == LH_OK)
-        note(cpu, lhi_group_shift_end(cpu->contexts, &err), &err);
+    if (cpu->collective_status == LH_OK)
+        record_error(cpu, lhi_group_shift_end(cpu->context_group, &err), &err);
     cpu->ring[room + 1] = cpu->ring[room];
     cpu->ring[room] = came;
 }
@@ -104,7 +104,7 @@ static void end_shift(lhi_cpu *cpu, unsigned room)
 enum { KEYS = 0, GRADIENTS = 2 }; /* ring buffer indices */
 
 /* Copies the rank's own keys and values into the ring buffer. */
-static void fill_ring(lhi_cpu *cpu, const lhi_cpu_kept *kept)
+static void fill_ring(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
 {
     size_t width = lhi_cpu_ring_width(cpu);
     for (size_t row = 0; row < cpu->t; row++)
@@ -117,7 +117,7 @@ static void fill_ring(lhi_cpu *cpu, const lhi_cpu_kept *kept)
 
 /* A block of queries from one head and piece, and the keys of one piece that
  * they attend to: all keys, or those up to each query's own position. */
-typedef struct meeting {
+typedef struct attention_block {
     lhi_drop drop;
     uint32_t sequence, head;
     uint32_t first, rows; /* queries, relative to the piece */
@@ -129,21 +129,21 @@ typedef struct meeting {
     const float *query;
     float *max, *inv;
     float scale;
-} meeting;
+} attention_block;
 
 /* Calls the callback for every block of this rank's queries that attends to
  * keys from rank `source`. */
-static void meet_all(lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t source,
+static void for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, uint32_t source,
                      const float *d,
-                     void (*meet)(lhi_cpu *, const lhi_cpu_kept *,
-                                  const meeting *, bool, const float *))
+                     void (*meet)(lhi_cpu *, const lhi_cpu_saved_activations *,
+                                  const attention_block *, bool, const float *))
 {
     uint32_t halves = 2 * cpu->microbatch, piece = cpu->piece;
     uint32_t group = cpu->heads / cpu->kv_heads;
     for (uint32_t i = 0; i < halves * cpu->heads * 2; i++) {
         uint32_t half = i / 2 / cpu->heads, head = i / 2 % cpu->heads;
-        uint32_t mine = lhi_cpu_piece_of(cpu, cpu->context, half % 2);
-        uint32_t theirs = lhi_cpu_piece_of(cpu, source, i % 2);
+        uint32_t mine = lhi_cpu_piece_index(cpu, cpu->context_rank, half % 2);
+        uint32_t theirs = lhi_cpu_piece_index(cpu, source, i % 2);
         /* first key's row in [t] */
         size_t from = (half / 2 * 2 + i % 2) * piece;
         size_t shared = head / group;
@@ -151,7 +151,7 @@ static void meet_all(lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t source,
              row += cpu->block) {
             uint32_t left = piece - row;
             size_t at = half * piece + row;
-            meeting m = {
+            attention_block m = {
                 .drop = {kept->sample, kept->layer, LHI_DROP_SCORES},
                 .sequence = half / 2,
                 .head = head,
@@ -170,12 +170,12 @@ static void meet_all(lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t source,
                 .inv = kept->inv + (size_t)head * cpu->t + at,
                 .scale = 1 / sqrtf((float)cpu->head_dim)};
             m.keys = m.causal ? row + m.rows : piece;
-            meet(cpu, kept, &m, source == cpu->context && i % 2 == 0, d);
+            meet(cpu, kept, &m, source == cpu->context_rank && i % 2 == 0, d);
         }
     }
 }
 
-static void score(const lhi_cpu *cpu, const meeting *m)
+static void score(const lhi_cpu *cpu, const attention_block *m)
 {
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)m->rows,
                (int)m->keys, (int)cpu->head_dim, 1, m->query, (int)cpu->qkv,
@@ -183,16 +183,16 @@ static void score(const lhi_cpu *cpu, const meeting *m)
                cpu->scores, (int)cpu->sequence);
 }
 
-static void drop(const lhi_cpu *cpu, const meeting *m, float *scores)
+static void drop(const lhi_cpu *cpu, const attention_block *m, float *scores)
 {
-    lhi_cpu_drop(cpu, m->drop, m->sequence, cpu->first_head + m->head, m->row, m->column, scores,
+    lhi_cpu_apply_dropout(cpu, m->drop, m->sequence, cpu->first_head + m->head, m->row, m->column, scores,
                  cpu->sequence, m->rows, m->keys);
 }
 
 /* Computes the block's softmax. One kernel call covers causal rows, whose
  * lengths grow by one; without a mask all rows have equal length and each needs
  * its own call. */
-static void soften(const lhi_cpu *cpu, const meeting *m)
+static void block_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)
         cpu->k->softmax(cpu->scores, cpu->sequence, m->rows, m->first + 1,
@@ -205,7 +205,7 @@ static void soften(const lhi_cpu *cpu, const meeting *m)
 
 /* Recomputes the softmax in the backward pass from the saved maximum and
  * inverse sum. */
-static void soften_again(const lhi_cpu *cpu, const meeting *m)
+static void recompute_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)
         cpu->k->softmax_again(cpu->scores, cpu->sequence, m->rows, m->first + 1,
@@ -218,7 +218,7 @@ static void soften_again(const lhi_cpu *cpu, const meeting *m)
 
 /* Merges a partial softmax result into a row's running sum, maximum and total.
  */
-static void join_row(float *sum, float *max, float *total, const float *more,
+static void merge_row(float *sum, float *max, float *total, const float *more,
                      float more_max, float more_total, uint32_t n)
 {
     float top = *max > more_max ? *max : more_max;
@@ -232,14 +232,14 @@ static void join_row(float *sum, float *max, float *total, const float *more,
 
 /* Adds the block's result to the attention output. Until the end kept->inv
  * holds the sums, not their inverses. */
-static void meet(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
+static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, const attention_block *m,
                  bool is_first, const float *unused)
 {
     uint32_t v = cpu->value_dim;
-    float *to = kept->attended + m->at * cpu->o + (size_t)m->head * v;
+    float *to = kept->attention_output + m->at * cpu->o + (size_t)m->head * v;
     (void)unused;
     score(cpu, m);
-    soften(cpu, m);
+    block_softmax(cpu, m);
     drop(cpu, m, cpu->scores);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)m->rows,
                (int)v, (int)m->keys, 1, cpu->scores, (int)cpu->sequence,
@@ -253,37 +253,37 @@ static void meet(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
             m->max[i] = cpu->partial_max[i];
             m->inv[i] = total;
         } else {
-            join_row(to + i * cpu->o, &m->max[i], &m->inv[i], part,
+            merge_row(to + i * cpu->o, &m->max[i], &m->inv[i], part,
                      cpu->partial_max[i], total, v);
         }
     }
 }
 
-void lhi_cpu_attend_ring(lhi_cpu *cpu, lhi_cpu_kept *kept)
+void lhi_cpu_ring_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
-    uint32_t n = cpu->n_contexts;
+    uint32_t n = cpu->n_context_ranks;
     fill_ring(cpu, kept);
     for (uint32_t j = 0; j < n; j++) {
         if (j + 1 < n)
-            begin_shift(cpu, KEYS);
-        meet_all(cpu, kept, (cpu->context + n - j) % n, NULL, meet);
+            begin_ring_shift(cpu, KEYS);
+        for_each_block(cpu, kept, (cpu->context_rank + n - j) % n, NULL, block_forward);
         if (j + 1 < n)
-            end_shift(cpu, KEYS);
+            end_ring_shift(cpu, KEYS);
     }
     for (size_t head = 0; head < cpu->heads; head++) {
         float *inv = kept->inv + head * cpu->t;
         for (size_t row = 0; row < cpu->t; row++)
             inv[row] = 1 / inv[row];
-        cpu->k->scale_rows(kept->attended + head * cpu->value_dim, cpu->o,
+        cpu->k->scale_rows(kept->attention_output + head * cpu->value_dim, cpu->o,
                            cpu->t, cpu->value_dim, inv);
     }
 }
 
 /* Returns the scores after dropout, which weigh the values; possibly in
  * d_scores. */
-static const float *after_drop(const lhi_cpu *cpu, const meeting *m)
+static const float *scores_after_dropout(const lhi_cpu *cpu, const attention_block *m)
 {
-    if (!lhi_cpu_drops(cpu))
+    if (!lhi_cpu_has_dropout(cpu))
         return cpu->scores;
     memcpy(cpu->d_scores, cpu->scores,
            (size_t)m->rows * cpu->sequence * sizeof *cpu->scores);
@@ -293,7 +293,7 @@ static const float *after_drop(const lhi_cpu *cpu, const meeting *m)
 
 /* Adds the block's gradients for queries and for the keys and values in the
  * ring buffer, given the attention output's gradient d. */
-static void meet_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
+static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, const attention_block *m,
                       bool is_first, const float *d)
 {
     int s = (int)cpu->sequence, rows = (int)m->rows, n = (int)m->keys;
@@ -304,15 +304,15 @@ static void meet_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
     float *to = cpu->d_queries + m->at * cpu->q + (size_t)m->head * (size_t)k;
     (void)is_first;
     score(cpu, m);
-    soften_again(cpu, m);
+    recompute_softmax(cpu, m);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n, v, rows,
-               1, after_drop(cpu, m), s, d_out, o, 1,
+               1, scores_after_dropout(cpu, m), s, d_out, o, 1,
                cpu->ring[GRADIENTS] + m->value, width);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, rows, n, v,
                1, d_out, o, cpu->ring[KEYS] + m->value, width, 0, cpu->d_scores,
                s);
     drop(cpu, m, cpu->d_scores);
-    cpu->k->row_dots(d_out, cpu->o, kept->attended + at, cpu->o, m->rows,
+    cpu->k->row_dots(d_out, cpu->o, kept->attention_output + at, cpu->o, m->rows,
                      cpu->value_dim, cpu->delta);
     cpu->k->softmax_back(cpu->scores, cpu->d_scores, cpu->sequence, m->rows,
                          m->keys, m->scale, cpu->delta);
@@ -324,21 +324,21 @@ static void meet_back(lhi_cpu *cpu, const lhi_cpu_kept *kept, const meeting *m,
 }
 
 /* Writes the accumulated gradients to qkv and inverts the rotation. */
-static void place_gradients(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+static void write_qkv_gradients(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t width = lhi_cpu_ring_width(cpu), s = cpu->sequence;
     for (size_t i = 0; i < cpu->microbatch; i++) {
         float *to = kept->qkv + i * s * cpu->qkv;
         const float *from = cpu->ring[GRADIENTS] + i * s * width;
         for (size_t head = 0; head < cpu->heads; head++)
-            lhi_cpu_turn_back(cpu,
+            lhi_cpu_apply_rotary_backward(cpu,
                               cpu->d_queries + i * s * cpu->q +
                                   head * cpu->head_dim,
                               cpu->q, to + head * cpu->head_dim, 0,
                               cpu->sequence);
         to += cpu->q;
         for (size_t head = 0; head < cpu->kv_heads; head++)
-            lhi_cpu_turn_back(cpu, from + head * cpu->head_dim, width,
+            lhi_cpu_apply_rotary_backward(cpu, from + head * cpu->head_dim, width,
                               to + head * cpu->head_dim, 0, cpu->sequence);
         for (size_t row = 0; row < s; row++)
             memcpy(to + row * cpu->qkv + cpu->kv, from + row * width + cpu->kv,
@@ -348,21 +348,21 @@ static void place_gradients(const lhi_cpu *cpu, lhi_cpu_kept *kept)
 
 /* After as many shifts as there are ranks the gradients are back at the rank
  * that owns their keys. */
-void lhi_cpu_attend_ring_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
+void lhi_cpu_ring_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
 {
-    uint32_t n = cpu->n_contexts;
+    uint32_t n = cpu->n_context_ranks;
     fill_ring(cpu, kept);
     memset(cpu->d_queries, 0, (size_t)cpu->t * cpu->q * sizeof(float));
     memset(cpu->ring[GRADIENTS], 0,
            cpu->t * lhi_cpu_ring_width(cpu) * sizeof(float));
     for (uint32_t j = 0; j < n; j++) {
         if (j + 1 < n)
-            begin_shift(cpu, KEYS);
-        meet_all(cpu, kept, (cpu->context + n - j) % n, d, meet_back);
+            begin_ring_shift(cpu, KEYS);
+        for_each_block(cpu, kept, (cpu->context_rank + n - j) % n, d, block_backward);
         if (j + 1 < n)
-            end_shift(cpu, KEYS);
-        begin_shift(cpu, GRADIENTS);
-        end_shift(cpu, GRADIENTS);
+            end_ring_shift(cpu, KEYS);
+        begin_ring_shift(cpu, GRADIENTS);
+        end_ring_shift(cpu, GRADIENTS);
     }
-    place_gradients(cpu, kept);
+    write_qkv_gradients(cpu, kept);
 }

@@ -9,7 +9,7 @@ void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
                    float *x)
 {
     size_t h = cpu->h;
-    float *to = cpu->group ? cpu->summands : x;
+    float *to = cpu->tensor_group ? cpu->summands : x;
     for (uint32_t i = 0; i < cpu->t; i++) {
         uint32_t token = (uint32_t)tokens[i] - cpu->first_token;
         if (token < cpu->v) /* else another rank has the token */
@@ -17,11 +17,11 @@ void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
         else
             memset(to + i * h, 0, h * sizeof(float));
     }
-    if (cpu->group)
-        lhi_cpu_add_rows(cpu, to, x);
+    if (cpu->tensor_group)
+        lhi_cpu_reduce_scatter_rows(cpu, to, x);
 }
 
-void lhi_cpu_embed_weights(const lhi_cpu *cpu, const int32_t *tokens,
+void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
                            const float *d, float *d_table)
 {
     size_t h = cpu->h;
@@ -33,7 +33,7 @@ void lhi_cpu_embed_weights(const lhi_cpu *cpu, const int32_t *tokens,
 }
 
 /* Processes a few rows at a time, so that they stay in the cache. */
-double lhi_cpu_judge(lhi_cpu *cpu, const float *norm, const float *head,
+double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
                      const float *x, float *normed, float *inv, float *logits,
                      const int32_t *targets, float scale)
 {
@@ -47,21 +47,21 @@ double lhi_cpu_judge(lhi_cpu *cpu, const float *norm, const float *head,
         float *at = logits + (size_t)row * cpu->v;
         lhi_cpu_forward_product(cpu, normed + (size_t)row * h, head, at, rows,
                                 h, cpu->v, false);
-        if (!cpu->group)
+        if (!cpu->tensor_group)
             loss += cpu->k->cross_entropy(at, rows, cpu->v, targets + row,
                                           scale);
     }
-    return cpu->group ? lhi_cpu_shared_loss(cpu, logits, targets, scale) : loss;
+    return cpu->tensor_group ? lhi_cpu_vocab_parallel_loss(cpu, logits, targets, scale) : loss;
 }
 
-void lhi_cpu_judge_back(lhi_cpu *cpu, const float *norm, const float *head,
+void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm, const float *head,
                         const float *logits, const float *inv,
                         const float *add, float *x, float *d_norm)
 {
-    float *own = lhi_cpu_own_rows(cpu, cpu->wide);
-    lhi_cpu_input_product(cpu, logits, head, cpu->wide, cpu->t, cpu->h, cpu->v);
-    lhi_cpu_add_rows(cpu, cpu->wide, own);
+    float *own = lhi_cpu_own_rows(cpu, cpu->scratch);
+    lhi_cpu_input_product(cpu, logits, head, cpu->scratch, cpu->t, cpu->h, cpu->v);
+    lhi_cpu_reduce_scatter_rows(cpu, cpu->scratch, own);
     if (add)
         cpu->k->add(own, add, (size_t)cpu->r * cpu->h);
-    lhi_cpu_norm_back(cpu, own, norm, inv, NULL, x, d_norm);
+    lhi_cpu_norm_backward(cpu, own, norm, inv, NULL, x, d_norm);
 }

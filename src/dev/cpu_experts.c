@@ -17,22 +17,22 @@
 
 /* A batch of consecutive rows for one expert, from one source rank
  * (cpu_expert_parallel.c). */
-typedef struct lot {
+typedef struct expert_batch {
     uint32_t expert; /* local index */
     size_t first;
     uint32_t n;
-} lot;
+} expert_batch;
 
 /* Counts the batches: local experts times source ranks. */
-static uint32_t n_lots(const lhi_cpu *cpu)
+static uint32_t count_batches(const lhi_cpu *cpu)
 {
-    return cpu->n_from * cpu->here;
+    return cpu->n_source_ranks * cpu->n_local_experts;
 }
 
-static lot lot_of(const lhi_cpu *cpu, const lhi_cpu_kept *kept, uint32_t i)
+static expert_batch make_batch(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, uint32_t i)
 {
-    return (lot){i % cpu->here, (size_t)kept->from[i],
-                 (uint32_t)(kept->from[i + 1] - kept->from[i])};
+    return (expert_batch){i % cpu->n_local_experts, (size_t)kept->recv_offsets[i],
+                 (uint32_t)(kept->recv_offsets[i + 1] - kept->recv_offsets[i])};
 }
 
 static float *gate_up_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -55,37 +55,37 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 /* Returns the rows, out of all, that routed experts process. */
 static float *routed_rows(const lhi_cpu *cpu, float *all)
 {
-    return cpu->cuts_experts ? all : all + (size_t)cpu->first_routes * cpu->h;
+    return cpu->shards_experts ? all : all + (size_t)cpu->first_router_row * cpu->h;
 }
 
 /* Returns the rows over which the shared experts' outputs are summed; for
  * tensor-parallel experts the routed outputs are in the same sum. */
 static float *shared_rows(const lhi_cpu *cpu, float *all)
 {
-    return cpu->cuts_experts ? all : lhi_cpu_own_rows(cpu, all);
+    return cpu->shards_experts ? all : lhi_cpu_own_rows(cpu, all);
 }
 
 static uint32_t n_shared_rows(const lhi_cpu *cpu)
 {
-    return cpu->cuts_experts ? cpu->t : cpu->r;
+    return cpu->shards_experts ? cpu->t : cpu->r;
 }
 
 /* Checks whether the gate multiplies the shared experts' output gradient before
  * it is gathered. */
-static bool weighs_first(const lhi_cpu *cpu)
+static bool gates_before_gather(const lhi_cpu *cpu)
 {
-    return lhi_cpu_shares_rows(cpu) && !cpu->cuts_experts;
+    return lhi_cpu_has_sequence_parallel(cpu) && !cpu->shards_experts;
 }
 
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_kept *kept)
+                        lhi_cpu_saved_activations *kept)
 {
     uint32_t up = 2 * cpu->expert_f;
     lhi_cpu_route(cpu, w, kept);
     const float *x =
         lhi_cpu_send_rows(cpu, kept, routed_rows(cpu, kept->norm2));
-    for (uint32_t i = 0; i < n_lots(cpu); i++) {
-        lot l = lot_of(cpu, kept, i);
+    for (uint32_t i = 0; i < count_batches(cpu); i++) {
+        expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_forward_product(cpu, x + l.first * cpu->h,
                                     gate_up_of(cpu, w, l.expert),
@@ -94,14 +94,14 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
     }
 }
 
-void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_kept *kept)
+void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
-    cpu->k->swiglu(kept->gate_up, kept->act, lhi_cpu_rows_here(cpu, kept),
+    cpu->k->swiglu(kept->gate_up, kept->act, lhi_cpu_count_local_rows(cpu, kept),
                    cpu->expert_f);
 }
 
-void lhi_cpu_shared_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                       lhi_cpu_kept *kept)
+void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                       lhi_cpu_saved_activations *kept)
 {
     if (!w->shared)
         return;
@@ -110,12 +110,12 @@ void lhi_cpu_shared_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
     if (!w->shared_gate)
         return;
     cpu->k->row_dots(shared_rows(cpu, kept->norm2), cpu->h, w->shared_gate, 0,
-                     n_shared_rows(cpu), cpu->h, kept->gate);
-    cpu->k->sigmoid(kept->gate, n_shared_rows(cpu));
+                     n_shared_rows(cpu), cpu->h, kept->shared_gate_values);
+    cpu->k->sigmoid(kept->shared_gate_values, n_shared_rows(cpu));
 }
 
-void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_kept *kept)
+void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_saved_activations *kept)
 {
     if (w->shared)
         cpu->k->swiglu(kept->shared_gate_up, kept->shared_act, cpu->t,
@@ -124,43 +124,43 @@ void lhi_cpu_shared_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 
 /* Adds the shared experts' outputs to `out`. */
 static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                       const lhi_cpu_kept *kept, float *out)
+                       const lhi_cpu_saved_activations *kept, float *out)
 {
     lhi_cpu_forward_product(cpu, kept->shared_act, shared_down_of(cpu, w),
-                            cpu->wide, cpu->t, cpu->shared_f, cpu->h, false);
-    float *rows = shared_rows(cpu, cpu->wide);
+                            cpu->scratch, cpu->t, cpu->shared_f, cpu->h, false);
+    float *rows = shared_rows(cpu, cpu->scratch);
     uint32_t n = n_shared_rows(cpu);
-    if (!cpu->cuts_experts)
-        lhi_cpu_add_rows(cpu, cpu->wide, rows);
+    if (!cpu->shards_experts)
+        lhi_cpu_reduce_scatter_rows(cpu, cpu->scratch, rows);
     if (w->shared_gate)
-        cpu->k->scale_rows(rows, cpu->h, n, cpu->h, kept->gate);
+        cpu->k->scale_rows(rows, cpu->h, n, cpu->h, kept->shared_gate_values);
     cpu->k->add(out, rows, (size_t)n * cpu->h);
 }
 
 /* Adds `by` times the row's `number`-th routed output to `to`; dropped choices
  * add nothing. */
-static void add_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept, size_t row,
+static void add_routed(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t row,
                        uint32_t number, float by, float *to)
 {
-    int32_t at = kept->place[row * cpu->chosen + number];
-    const float *x = cpu->routed + (size_t)(at < 0 ? 0 : at) * cpu->h;
+    int32_t at = kept->expert_rows[row * cpu->topk + number];
+    const float *x = cpu->dispatch_buffer + (size_t)(at < 0 ? 0 : at) * cpu->h;
     for (size_t i = 0; at >= 0 && i < cpu->h; i++)
         to[row * cpu->h + i] += by * x[i];
 }
 
 /* Adds all routed outputs, with their routing weights, to `sum`; gradients are
  * added without weights. */
-static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                            bool gradients, float *sum)
 {
-    if (cpu->nodes) {
-        lhi_cpu_add_from_nodes(cpu, kept, gradients, sum);
+    if (cpu->node_dispatch) {
+        lhi_cpu_add_returned_rows(cpu, kept, gradients, sum);
         return;
     }
-    for (size_t row = 0; row < cpu->routed_r; row++)
-        for (uint32_t j = 0; j < cpu->chosen; j++)
+    for (size_t row = 0; row < cpu->dispatched_rows; row++)
+        for (uint32_t j = 0; j < cpu->topk; j++)
             add_routed(cpu, kept, row, j,
-                       gradients ? 1 : kept->shares[row * cpu->chosen + j],
+                       gradients ? 1 : kept->routing_weights[row * cpu->topk + j],
                        sum);
 }
 
@@ -168,7 +168,7 @@ static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
  * or a partial sum if the experts are tensor-parallel. */
 static float *begin_sum(const lhi_cpu *cpu, float *x)
 {
-    if (!cpu->cuts_experts)
+    if (!cpu->shards_experts)
         return x;
     memset(cpu->summands, 0, (size_t)cpu->t * cpu->h * sizeof *x);
     return cpu->summands;
@@ -178,21 +178,21 @@ static float *begin_sum(const lhi_cpu *cpu, float *x)
  * tensor-parallel. */
 static void end_sum(lhi_cpu *cpu, float *x)
 {
-    if (!cpu->cuts_experts)
+    if (!cpu->shards_experts)
         return;
     float *own = lhi_cpu_own_rows(cpu, cpu->summands);
-    lhi_cpu_add_rows(cpu, cpu->summands, own);
+    lhi_cpu_reduce_scatter_rows(cpu, cpu->summands, own);
     cpu->k->add(x, own, (size_t)cpu->r * cpu->h);
 }
 
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          const lhi_cpu_kept *kept, float *out)
+                          const lhi_cpu_saved_activations *kept, float *out)
 {
     size_t n = (size_t)cpu->r * cpu->h;
     lhi_drop at = {kept->sample, kept->layer, LHI_DROP_MLP};
-    float *made = lhi_cpu_made_rows(cpu);
-    for (uint32_t i = 0; i < n_lots(cpu); i++) {
-        lot l = lot_of(cpu, kept, i);
+    float *made = lhi_cpu_expert_output_buffer(cpu);
+    for (uint32_t i = 0; i < count_batches(cpu); i++) {
+        expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_forward_product(cpu, kept->act + l.first * cpu->expert_f,
                                     down_of(cpu, w, l.expert),
@@ -202,148 +202,148 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
     float *sum = begin_sum(cpu, out);
-    add_all_routed(cpu, kept, false, lhi_cpu_routes_of(cpu, sum));
-    lhi_cpu_gather_routed(cpu, sum);
+    add_all_routed(cpu, kept, false, lhi_cpu_routed_rows(cpu, sum));
+    lhi_cpu_gather_expert_outputs(cpu, sum);
     if (w->shared)
         add_shared(cpu, w, kept, sum);
     end_sum(cpu, out);
-    lhi_cpu_drop_all(cpu, at, out);
-    cpu->k->add(out, kept->mid, n);
+    lhi_cpu_apply_dropout_rows(cpu, at, out);
+    cpu->k->add(out, kept->residual, n);
 }
 
 /* Multiplies rows in expert order by their routing weights. */
-static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                             float *x, size_t width)
 {
-    if (cpu->n_from > 1) {
-        cpu->k->scale_rows(x, width, lhi_cpu_rows_here(cpu, kept), width,
-                           cpu->incoming_shares);
+    if (cpu->n_source_ranks > 1) {
+        cpu->k->scale_rows(x, width, lhi_cpu_count_local_rows(cpu, kept), width,
+                           cpu->recv_routing_weights);
         return;
     }
-    for (size_t i = 0; i < (size_t)cpu->routed_r * cpu->chosen; i++)
-        if (kept->place[i] >= 0)
-            cpu->k->scale_rows(x + (size_t)kept->place[i] * width, width, 1,
-                               width, &kept->shares[i]);
+    for (size_t i = 0; i < (size_t)cpu->dispatched_rows * cpu->topk; i++)
+        if (kept->expert_rows[i] >= 0)
+            cpu->k->scale_rows(x + (size_t)kept->expert_rows[i] * width, width, 1,
+                               width, &kept->routing_weights[i]);
 }
 
 /* Gathers the gradient d of all rows into kept->d_down, multiplied by the gate
  * unless experts are tensor-parallel. */
-static const float *gather_weighed(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                                   lhi_cpu_kept *kept, const float *d)
+static const float *gather_gated_gradient(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                                   lhi_cpu_saved_activations *kept, const float *d)
 {
-    if (!lhi_cpu_shares_rows(cpu))
+    if (!lhi_cpu_has_sequence_parallel(cpu))
         return d;
     float *own = lhi_cpu_own_rows(cpu, kept->d_down);
     memcpy(own, d, (size_t)cpu->r * cpu->h * sizeof *d);
-    if (w->shared_gate && weighs_first(cpu))
-        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->gate);
+    if (w->shared_gate && gates_before_gather(cpu))
+        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->shared_gate_values);
     lhi_cpu_gather_rows(cpu, own, kept->d_down);
     return kept->d_down;
 }
 
 /* Adds the gate's contribution to the gradient with tensor parallelism, where
  * each rank has part of a row's product. */
-static void gate_back(lhi_cpu *cpu, lhi_cpu_kept *kept)
+static void gate_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t f = cpu->shared_f;
-    cpu->k->row_dots(cpu->wide, f, kept->shared_act, f, cpu->t, f,
-                     kept->d_gate);
-    lhi_cpu_add_values(cpu, kept->d_gate, cpu->t);
-    memmove(kept->d_gate, kept->d_gate + cpu->first_row,
-            cpu->r * sizeof *kept->d_gate);
-    const float *gate = kept->gate + cpu->first_routed;
+    cpu->k->row_dots(cpu->scratch, f, kept->shared_act, f, cpu->t, f,
+                     kept->d_shared_gate_values);
+    lhi_cpu_all_reduce_values(cpu, kept->d_shared_gate_values, cpu->t);
+    memmove(kept->d_shared_gate_values, kept->d_shared_gate_values + cpu->first_row,
+            cpu->r * sizeof *kept->d_shared_gate_values);
+    const float *gate = kept->shared_gate_values + cpu->first_dispatched_row;
     for (size_t i = 0; i < cpu->r; i++)
-        kept->d_gate[i] *= (weighs_first(cpu) ? 1 : gate[i]) * (1 - gate[i]);
-    if (!weighs_first(cpu))
-        cpu->k->scale_rows(cpu->wide, f, cpu->t, f, kept->gate);
+        kept->d_shared_gate_values[i] *= (gates_before_gather(cpu) ? 1 : gate[i]) * (1 - gate[i]);
+    if (!gates_before_gather(cpu))
+        cpu->k->scale_rows(cpu->scratch, f, cpu->t, f, kept->shared_gate_values);
 }
 
 /* Computes the gradients of the shared experts' gate_up and of their gate's
  * logit. With tensor-parallel experts d covers all rows. */
-static void shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_kept *kept, const float *d)
+static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                        lhi_cpu_saved_activations *kept, const float *d)
 {
     size_t f = cpu->shared_f;
-    if (weighs_first(cpu))
-        d = gather_weighed(cpu, w, kept, d);
-    lhi_cpu_input_product(cpu, d, shared_down_of(cpu, w), cpu->wide, cpu->t,
+    if (gates_before_gather(cpu))
+        d = gather_gated_gradient(cpu, w, kept, d);
+    lhi_cpu_input_product(cpu, d, shared_down_of(cpu, w), cpu->scratch, cpu->t,
                           cpu->shared_f, cpu->h);
-    if (w->shared_gate && cpu->group) {
-        gate_back(cpu, kept);
+    if (w->shared_gate && cpu->tensor_group) {
+        gate_backward(cpu, kept);
     } else if (w->shared_gate) {
-        cpu->k->row_dots(cpu->wide, f, kept->shared_act, f, cpu->t, f,
-                         kept->d_gate);
+        cpu->k->row_dots(cpu->scratch, f, kept->shared_act, f, cpu->t, f,
+                         kept->d_shared_gate_values);
         for (size_t i = 0; i < cpu->t; i++)
-            kept->d_gate[i] *= kept->gate[i] * (1 - kept->gate[i]);
-        cpu->k->scale_rows(cpu->wide, f, cpu->t, f, kept->gate);
+            kept->d_shared_gate_values[i] *= kept->shared_gate_values[i] * (1 - kept->shared_gate_values[i]);
+        cpu->k->scale_rows(cpu->scratch, f, cpu->t, f, kept->shared_gate_values);
     }
-    cpu->k->swiglu_back(kept->shared_gate_up, cpu->wide, cpu->t, f);
+    cpu->k->swiglu_back(kept->shared_gate_up, cpu->scratch, cpu->t, f);
 }
 
 /* Adds the shared experts' gradient of norm2 to `sum`, and the gate's
  * contribution to the scratch buffer. */
-static void add_shared_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                            const lhi_cpu_kept *kept, float *sum)
+static void add_shared_dgrad(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                            const lhi_cpu_saved_activations *kept, float *sum)
 {
     size_t h = cpu->h;
-    float *rows = shared_rows(cpu, cpu->routed);
+    float *rows = shared_rows(cpu, cpu->dispatch_buffer);
     lhi_cpu_input_product(cpu, kept->shared_gate_up, w->shared,
-                          cpu->routed, cpu->t, cpu->h, 2 * cpu->shared_f);
-    if (!cpu->cuts_experts)
-        lhi_cpu_add_rows(cpu, cpu->routed, rows);
+                          cpu->dispatch_buffer, cpu->t, cpu->h, 2 * cpu->shared_f);
+    if (!cpu->shards_experts)
+        lhi_cpu_reduce_scatter_rows(cpu, cpu->dispatch_buffer, rows);
     cpu->k->add(sum, rows, n_shared_rows(cpu) * h);
     for (size_t row = 0; w->shared_gate && row < cpu->r; row++)
         for (size_t i = 0; i < h; i++)
-            cpu->wide[row * h + i] += kept->d_gate[row] * w->shared_gate[i];
+            cpu->scratch[row * h + i] += kept->d_shared_gate_values[row] * w->shared_gate[i];
 }
 
-void lhi_cpu_experts_back(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_kept *kept, const float *d)
+void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          lhi_cpu_saved_activations *kept, const float *d)
 {
     size_t h = cpu->h, f = cpu->expert_f;
-    if (cpu->cuts_experts)
-        d = gather_weighed(cpu, w, kept, d);
+    if (cpu->shards_experts)
+        d = gather_gated_gradient(cpu, w, kept, d);
     float *d_made =
-        lhi_cpu_send_gradients(cpu, kept, lhi_cpu_routes_of(cpu, d));
-    size_t all = lhi_cpu_rows_here(cpu, kept);
-    for (uint32_t i = 0; i < n_lots(cpu); i++) {
-        lot l = lot_of(cpu, kept, i);
+        lhi_cpu_send_gradients(cpu, kept, lhi_cpu_routed_rows(cpu, d));
+    size_t all = lhi_cpu_count_local_rows(cpu, kept);
+    for (uint32_t i = 0; i < count_batches(cpu); i++) {
+        expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_input_product(cpu, d_made + l.first * h,
                                   down_of(cpu, w, l.expert),
-                                  cpu->wide + l.first * f, l.n, cpu->expert_f,
+                                  cpu->scratch + l.first * f, l.n, cpu->expert_f,
                                   cpu->h);
     }
     /* d W' act' = d (W act)': the gradient of the expert's routing weight. */
-    cpu->k->row_dots(cpu->wide, f, kept->act, f, all, f, cpu->d_shares);
-    scale_by_shares(cpu, kept, cpu->wide, f);
-    if (cpu->n_from > 1) /* W reads it from here */
+    cpu->k->row_dots(cpu->scratch, f, kept->act, f, all, f, cpu->d_routing_weights);
+    scale_by_shares(cpu, kept, cpu->scratch, f);
+    if (cpu->n_source_ranks > 1) /* W reads it from here */
         scale_by_shares(cpu, kept, d_made, h);
-    cpu->k->swiglu_back(kept->gate_up, cpu->wide, all, f);
-    for (uint32_t i = 0; i < n_lots(cpu); i++) {
-        lot l = lot_of(cpu, kept, i);
+    cpu->k->swiglu_back(kept->gate_up, cpu->scratch, all, f);
+    for (uint32_t i = 0; i < count_batches(cpu); i++) {
+        expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_input_product(cpu, kept->gate_up + l.first * 2 * f,
                                   gate_up_of(cpu, w, l.expert),
-                                  cpu->routed + l.first * h, l.n, cpu->h,
+                                  cpu->dispatch_buffer + l.first * h, l.n, cpu->h,
                                   2 * cpu->expert_f);
     }
-    lhi_cpu_return_gradients(cpu, kept, cpu->d_shares);
-    if (cpu->cuts_experts) /* each rank has a partial sum */
-        lhi_cpu_add_values(cpu, cpu->d_shares,
-                           (size_t)kept->first[cpu->experts]);
-    lhi_cpu_route_back(cpu, kept);
+    lhi_cpu_return_gradients(cpu, kept, cpu->d_routing_weights);
+    if (cpu->shards_experts) /* each rank has a partial sum */
+        lhi_cpu_all_reduce_values(cpu, cpu->d_routing_weights,
+                           (size_t)kept->expert_offsets[cpu->experts]);
+    lhi_cpu_route_backward(cpu, kept);
     if (w->shared)
-        shared_back(cpu, w, kept, d);
+        shared_backward(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, kept->scores, w->router,
-                          lhi_cpu_routes_of(cpu, cpu->wide), cpu->routes_r,
+                          lhi_cpu_routed_rows(cpu, cpu->scratch), cpu->router_rows,
                           cpu->h, cpu->experts);
-    float *sum = begin_sum(cpu, cpu->wide);
-    add_all_routed(cpu, kept, true, lhi_cpu_routes_of(cpu, sum));
-    lhi_cpu_gather_routed(cpu, sum);
+    float *sum = begin_sum(cpu, cpu->scratch);
+    add_all_routed(cpu, kept, true, lhi_cpu_routed_rows(cpu, sum));
+    lhi_cpu_gather_expert_outputs(cpu, sum);
     if (w->shared)
-        add_shared_back(cpu, w, kept, sum);
-    end_sum(cpu, cpu->wide);
+        add_shared_dgrad(cpu, w, kept, sum);
+    end_sum(cpu, cpu->scratch);
 }
 
 /* Computes an expert's weight gradient; zero if no row chose the expert. */
@@ -357,63 +357,63 @@ static void expert_weights(const lhi_cpu *cpu, const float *dy, const float *x,
         memset(dw, 0, (size_t)in * out * sizeof *dw);
 }
 
-void lhi_cpu_experts_up_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                                 const lhi_cpu_weights *d_w, bool adds)
 {
     uint32_t up = 2 * cpu->expert_f;
     const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
-    lhi_cpu_route_weights(cpu, kept, d_w, adds);
+    lhi_cpu_route_wgrad(cpu, kept, d_w, adds);
     const float *x =
-        lhi_cpu_rows_again(cpu, kept, routed_rows(cpu, kept->norm2));
-    for (uint32_t i = 0; i < n_lots(cpu); i++) {
-        lot l = lot_of(cpu, kept, i);
+        lhi_cpu_resent_rows(cpu, kept, routed_rows(cpu, kept->norm2));
+    for (uint32_t i = 0; i < count_batches(cpu); i++) {
+        expert_batch l = make_batch(cpu, kept, i);
         expert_weights(cpu, kept->gate_up + l.first * up, x + l.first * cpu->h,
                        gate_up_of(cpu, d_w, l.expert), l.n, cpu->h, up,
-                       adds || i >= cpu->here);
+                       adds || i >= cpu->n_local_experts);
     }
     if (d_w->shared)
         lhi_cpu_weight_product(cpu, kept->shared_gate_up, kept->norm2,
                                d_w->shared, cpu->t, cpu->h, 2 * cpu->shared_f,
                                adds);
     if (d_w->shared_gate)
-        lhi_cpu_weight_product(cpu, kept->d_gate, own, d_w->shared_gate,
+        lhi_cpu_weight_product(cpu, kept->d_shared_gate_values, own, d_w->shared_gate,
                                cpu->r, cpu->h, 1, adds);
 }
 
 /* Returns d in expert order, each row multiplied by its routing weight. */
-static const float *weighed_gradients(const lhi_cpu *cpu,
-                                      const lhi_cpu_kept *kept, const float *d)
+static const float *weighted_gradients(const lhi_cpu *cpu,
+                                      const lhi_cpu_saved_activations *kept, const float *d)
 {
-    if (cpu->n_from > 1)
-        return lhi_cpu_incoming_gradients(cpu, kept);
-    lhi_cpu_rows_again(cpu, kept, d);
-    scale_by_shares(cpu, kept, cpu->routed, cpu->h);
-    return cpu->routed;
+    if (cpu->n_source_ranks > 1)
+        return lhi_cpu_received_gradients(cpu, kept);
+    lhi_cpu_resent_rows(cpu, kept, d);
+    scale_by_shares(cpu, kept, cpu->dispatch_buffer, cpu->h);
+    return cpu->dispatch_buffer;
 }
 
-void lhi_cpu_experts_down_weights(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                                   const float *d, const lhi_cpu_weights *d_w,
                                   bool adds)
 {
-    if (cpu->cuts_experts && lhi_cpu_shares_rows(cpu))
+    if (cpu->shards_experts && lhi_cpu_has_sequence_parallel(cpu))
         d = kept->d_down;
     const float *d_made =
-        weighed_gradients(cpu, kept, lhi_cpu_routes_of(cpu, d));
-    for (uint32_t i = 0; i < n_lots(cpu); i++) {
-        lot l = lot_of(cpu, kept, i);
+        weighted_gradients(cpu, kept, lhi_cpu_routed_rows(cpu, d));
+    for (uint32_t i = 0; i < count_batches(cpu); i++) {
+        expert_batch l = make_batch(cpu, kept, i);
         expert_weights(cpu, d_made + l.first * cpu->h,
                        kept->act + l.first * cpu->expert_f,
                        down_of(cpu, d_w, l.expert), l.n, cpu->expert_f, cpu->h,
-                       adds || i >= cpu->here);
+                       adds || i >= cpu->n_local_experts);
     }
     if (!d_w->shared)
         return;
-    if (weighs_first(cpu)) {
+    if (gates_before_gather(cpu)) {
         d = kept->d_down;
     } else if (d_w->shared_gate) {
-        memcpy(cpu->routed, d, (size_t)cpu->t * cpu->h * sizeof *d);
-        cpu->k->scale_rows(cpu->routed, cpu->h, cpu->t, cpu->h, kept->gate);
-        d = cpu->routed;
+        memcpy(cpu->dispatch_buffer, d, (size_t)cpu->t * cpu->h * sizeof *d);
+        cpu->k->scale_rows(cpu->dispatch_buffer, cpu->h, cpu->t, cpu->h, kept->shared_gate_values);
+        d = cpu->dispatch_buffer;
     }
     lhi_cpu_weight_product(cpu, d, kept->shared_act,
                            shared_down_of(cpu, d_w), cpu->t, cpu->shared_f,

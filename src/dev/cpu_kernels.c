@@ -6,7 +6,7 @@
 #define KERNELS_NAME "base"
 #include "dev/cpu_kernels_body.inc"
 
-size_t lhi_kernels_list(const lhi_kernels **out, size_t room)
+size_t lhi_kernels_list_supported(const lhi_kernels **out, size_t room)
 {
     size_t n = 0;
     const lhi_kernels *all[3] = {0};
@@ -25,9 +25,9 @@ size_t lhi_kernels_list(const lhi_kernels **out, size_t room)
     return n < room ? n : room;
 }
 
-const lhi_kernels *lhi_kernels_best(void)
+const lhi_kernels *lhi_kernels_find_fastest(void)
 {
     const lhi_kernels *best;
-    lhi_kernels_list(&best, 1);
+    lhi_kernels_list_supported(&best, 1);
     return best;
 }

@@ -94,9 +94,9 @@ typedef struct lhi_kernels {
 } lhi_kernels;
 
 /* Returns the fastest table for this processor. */
-const lhi_kernels *lhi_kernels_best(void);
+const lhi_kernels *lhi_kernels_find_fastest(void);
 /* Lists the tables that this processor supports, fastest first, at most `room`.
  * Returns their number. */
-size_t lhi_kernels_list(const lhi_kernels **out, size_t room);
+size_t lhi_kernels_list_supported(const lhi_kernels **out, size_t room);
 
 #endif

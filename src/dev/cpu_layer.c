@@ -34,7 +34,7 @@ void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
                     const float *bias, float *y, uint32_t in, uint32_t out,
                     bool adds)
 {
-    if (cpu->in_first)
+    if (cpu->weights_in_first)
         cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)cpu->t,
                    (int)out, (int)in, 1, x, (int)in, w, (int)out, adds ? 1 : 0,
                    y, (int)out);
@@ -46,20 +46,20 @@ void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
 
 /* For w [in][out], dy w' is the product that w [out][in] has forward; x' dy for
  * one layout is dy' x for the other. */
-void lhi_cpu_linear_input(const lhi_cpu *cpu, const float *dy, const float *w,
+void lhi_cpu_linear_dgrad(const lhi_cpu *cpu, const float *dy, const float *w,
                           float *dx, uint32_t in, uint32_t out)
 {
-    if (cpu->in_first)
+    if (cpu->weights_in_first)
         lhi_cpu_forward_product(cpu, dy, w, dx, cpu->t, out, in, false);
     else
         lhi_cpu_input_product(cpu, dy, w, dx, cpu->t, in, out);
 }
 
-void lhi_cpu_linear_weights(const lhi_cpu *cpu, const float *dy, const float *x,
+void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, float *d_bias, uint32_t in, uint32_t out,
                             bool adds)
 {
-    if (cpu->in_first)
+    if (cpu->weights_in_first)
         lhi_cpu_weight_product(cpu, x, dy, dw, cpu->t, out, in, adds);
     else
         lhi_cpu_weight_product(cpu, dy, x, dw, cpu->t, in, out, adds);
@@ -78,7 +78,7 @@ void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
         cpu->k->norm(x, weight, out, inv, t, h, cpu->epsilon);
 }
 
-void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
+void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
                        const float *weight, const float *inv, const float *add,
                        float *x, float *d_weight)
 {
@@ -90,11 +90,11 @@ void lhi_cpu_norm_back(const lhi_cpu *cpu, const float *d_out,
         cpu->k->norm_back(d_out, weight, inv, add, x, d_weight, t, h);
 }
 
-void lhi_cpu_turn_back(const lhi_cpu *cpu, const float *from,
+void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,
                        size_t from_stride, float *to, uint32_t row,
                        uint32_t rows)
 {
-    size_t d = cpu->head_dim, turned = (size_t)row * (cpu->rope / 2);
+    size_t d = cpu->head_dim, turned = (size_t)row * (cpu->rope_dim / 2);
     if (!cpu->kv_rank) {
         cpu->k->rotate(from, from_stride, to, cpu->qkv, rows, d,
                        cpu->cosines + turned, cpu->sines + turned, -1);

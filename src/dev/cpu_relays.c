@@ -11,7 +11,7 @@ static uint32_t place_on_node(const uint32_t *nodes, uint32_t member)
     return place;
 }
 
-uint32_t lhi_cpu_relay_of(const uint32_t *nodes, uint32_t n, uint32_t member,
+uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
                           uint32_t node)
 {
     uint32_t size = 0, i = 0;
@@ -23,15 +23,15 @@ uint32_t lhi_cpu_relay_of(const uint32_t *nodes, uint32_t n, uint32_t member,
     return i;
 }
 
-lhi_cpu_spread lhi_cpu_spread_of(const lhi_cpu_options *o)
+lhi_cpu_node_topology lhi_cpu_compute_node_topology(const lhi_cpu_options *o)
 {
     const uint32_t *nodes = o->expert_nodes;
-    lhi_cpu_spread s = {0};
+    lhi_cpu_node_topology s = {0};
     for (uint32_t i = 0; nodes && i < o->n_expert; i++) {
         s.nodes += place_on_node(nodes, i) == 0;
-        s.near += nodes[i] == nodes[o->expert];
-        s.sources += lhi_cpu_relay_of(nodes, o->n_expert, i,
+        s.node_ranks += nodes[i] == nodes[o->expert];
+        s.sources += lhi_cpu_find_relay(nodes, o->n_expert, i,
                                       nodes[o->expert]) == o->expert;
     }
-    return s.nodes > 1 ? s : (lhi_cpu_spread){0};
+    return s.nodes > 1 ? s : (lhi_cpu_node_topology){0};
 }

@@ -33,25 +33,25 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     const lh_model *m = cpu->model;
     uint32_t back = lhi_layer_tensor_index(m, m->layers);
     if (item->kind == LHI_ITEM_EMBEDDING)
-        return lhi_cpu_count_values(cpu, 0, lhi_n_front_tensors(m));
+        return lhi_cpu_count_values(cpu, 0, lhi_count_front_tensors(m));
     if (item->kind == LHI_ITEM_HEAD)
-        return lhi_cpu_count_values(cpu, back, lhi_n_model_tensors(m) - back);
+        return lhi_cpu_count_values(cpu, back, lhi_count_model_tensors(m) - back);
     if (item->layer >= chunk->n_layers) /* counted with the head */
         return 0;
     uint32_t layer = chunk->first_layer + item->layer;
     uint32_t first = lhi_layer_tensor_index(m, layer);
     lhi_cpu_item_kind at = LHI_ITEM_QKV;
     double sum = 0;
-    for (uint32_t i = 0; i < lhi_n_layer_tensors(m, layer); i++) {
+    for (uint32_t i = 0; i < lhi_count_layer_tensors(m, layer); i++) {
         lhi_model_tensor of;
-        lhi_model_tensor_of(m, first + i, &of);
+        lhi_describe_model_tensor(m, first + i, &of);
         at = item_of(of.role, at);
         sum += at == item->kind ? lhi_cpu_count_values(cpu, first + i, 1) : 0;
     }
     return sum;
 }
 
-double lhi_cpu_split(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                      double share, uint32_t *n_items)
 {
     double all = 0, at = 0, best = 0;
@@ -102,12 +102,12 @@ static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
                      gradients ? chunk->d_positions : chunk->positions,
                      gradients ? chunk->d_norm : chunk->norm,
                      gradients ? chunk->d_head : chunk->head,
-                     gradients ? chunk->d_copy : chunk->copy};
+                     gradients ? chunk->d_embedding_copy : chunk->embedding_copy};
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_tensor *t = &chunk->tensors[i];
         move_pointers(gradients ? &t->gradient : &t->value, 1, from, n, to);
     }
-    for (uint32_t i = 0; i < lhi_cpu_all_layers(chunk); i++)
+    for (uint32_t i = 0; i < lhi_cpu_count_layers(chunk); i++)
         move_layer(&all[i], from, n, to);
     move_pointers(ends, sizeof ends / sizeof *ends, from, n, to);
     if (gradients) {
@@ -115,22 +115,22 @@ static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
         chunk->d_positions = ends[1];
         chunk->d_norm = ends[2];
         chunk->d_head = ends[3];
-        chunk->d_copy = ends[4];
+        chunk->d_embedding_copy = ends[4];
     } else {
         chunk->embedding = ends[0];
         chunk->positions = ends[1];
         chunk->norm = ends[2];
         chunk->head = ends[3];
-        chunk->copy = ends[4];
+        chunk->embedding_copy = ends[4];
     }
 }
 
-lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
+lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
 {
     size_t n_values = chunk->n_values - chunk->n_sharded_values;
     size_t n_gradients = chunk->n_values - chunk->n_sharded_gradients;
-    float *values = lhi_cpu_floats(cpu->parameters, n_values, 1);
-    float *gradients = lhi_cpu_floats(cpu->gradients, n_gradients, 1);
+    float *values = lhi_cpu_alloc_floats(cpu->parameters, n_values, 1);
+    float *gradients = lhi_cpu_alloc_floats(cpu->gradients, n_gradients, 1);
     if (!values || !gradients)
         return lhi_fail_nomem(err);
     const float *from = chunk->values + chunk->n_sharded_values;
@@ -141,7 +141,7 @@ lh_status lhi_cpu_part_chunk(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     return LH_OK;
 }
 
-void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room)
+void lhi_cpu_set_sharded_values(lhi_cpu_chunk *chunk, float *room)
 {
     chunk->has_values = room != NULL;
     if (!room || chunk->n_sharded_values == 0)
@@ -150,7 +150,7 @@ void lhi_cpu_place_values(lhi_cpu_chunk *chunk, float *room)
     chunk->values = room;
 }
 
-void lhi_cpu_place_gradients(lhi_cpu_chunk *chunk, float *room,
+void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
                              uint32_t first_microbatch, uint32_t n_microbatches)
 {
     chunk->has_gradients = room != NULL;
@@ -173,14 +173,14 @@ static void add_part(lhi_cpu_chunk *chunk, uint32_t end_tensor)
     if (chunk->n_parts > 1) {
         const lhi_device_part *before = part - 1;
         part->first_tensor = before->first_tensor + before->n_tensors;
-        part->at = before->at + before->n;
+        part->first_value = before->first_value + before->n_values;
     }
     for (uint32_t i = part->first_tensor; i < end_tensor; i++)
-        part->n += chunk->tensors[i].n;
+        part->n_values += chunk->tensors[i].n;
     part->n_tensors = end_tensor - part->first_tensor;
 }
 
-lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
+lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
 {
     const lh_model *m = cpu->model;
     uint32_t most = chunk->n_layers + 2, at = 0;
@@ -190,15 +190,15 @@ lh_status lhi_cpu_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     if (!chunk->parts || !chunk->part_values || !chunk->part_gradients)
         return lhi_fail_nomem(err);
     if (chunk->is_first)
-        add_part(chunk, at = lhi_n_front_tensors(m));
+        add_part(chunk, at = lhi_count_front_tensors(m));
     for (uint32_t i = 0; i < chunk->n_layers; i++)
-        add_part(chunk, at += lhi_cpu_n_layer_tensors(
+        add_part(chunk, at += lhi_cpu_count_layer_tensors(
                             cpu, chunk->first_layer + i, 1));
     if (chunk->is_last)
         add_part(chunk, chunk->n_tensors);
     for (uint32_t i = 0; i < chunk->n_parts; i++) {
-        chunk->part_values[i] = chunk->values + chunk->parts[i].at;
-        chunk->part_gradients[i] = chunk->gradients + chunk->parts[i].at;
+        chunk->part_values[i] = chunk->values + chunk->parts[i].first_value;
+        chunk->part_gradients[i] = chunk->gradients + chunk->parts[i].first_value;
     }
     return LH_OK;
 }
@@ -223,7 +223,7 @@ static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
     }
     at[i] = to;
     if (i >= first && i < first + chunk->n_layers) {
-        move_layer(&all[i - first], from, part->n, to);
+        move_layer(&all[i - first], from, part->n_values, to);
         return;
     }
     bool front = i < first;
@@ -231,19 +231,19 @@ static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
                       gradients ? &chunk->d_positions : &chunk->positions,
                       gradients ? &chunk->d_norm : &chunk->norm,
                       gradients ? &chunk->d_head : &chunk->head,
-                      gradients ? &chunk->d_copy : &chunk->copy};
+                      gradients ? &chunk->d_embedding_copy : &chunk->embedding_copy};
     for (uint32_t k = front ? 0 : 2; k < (front ? 2 : 5); k++)
-        move_pointers(ends[k], 1, from, part->n, to);
+        move_pointers(ends[k], 1, from, part->n_values, to);
     for (uint32_t k = 0; !front && k < chunk->n_modules; k++)
-        move_layer(&all[chunk->n_layers + k], from, part->n, to);
+        move_layer(&all[chunk->n_layers + k], from, part->n_values, to);
 }
 
-lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               uint32_t part, bool backward, lh_error *err)
 {
     uint32_t then = LH_NONE;
     float *room;
-    if (!cpu->hooks || !chunk->by_layer || chunk->n_sharded_values == 0)
+    if (!cpu->hooks || !chunk->shards_by_layer || chunk->n_sharded_values == 0)
         return LH_OK;
     if (backward && part > 0)
         then = part - 1;
@@ -255,12 +255,12 @@ lh_status lhi_cpu_take_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-void lhi_cpu_show_part(lhi_cpu_chunk *chunk, uint32_t part, float *room)
+void lhi_cpu_set_part_values(lhi_cpu_chunk *chunk, uint32_t part, float *room)
 {
     move_part(chunk, part, false, room);
 }
 
-lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                  uint32_t part, lh_error *err)
 {
     float *room;
@@ -270,11 +270,11 @@ lh_status lhi_cpu_take_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-lh_status lhi_cpu_check_places(const lhi_cpu_chunk *chunk, const lh_pass *pass,
+lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk, const lh_pass *pass,
                                lh_error *err)
 {
     bool backward = pass->kind == LH_B || pass->kind == LH_W;
-    if (chunk->by_layer ||
+    if (chunk->shards_by_layer ||
         (chunk->has_values && (!backward || chunk->has_gradients)))
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,

@@ -22,15 +22,15 @@ static uint64_t next_random(uint64_t *state)
 
 /* Fills values with normal random numbers, in pairs by Box and Muller, with
  * Llama's initial standard deviation. */
-static void draw_run(float *values, size_t first, size_t n, uint64_t base)
+static void fill_normal_run(float *values, size_t first, size_t n, uint64_t base)
 {
     const double deviation = 0.02, pi = 3.14159265358979323846;
     uint64_t state = base + (uint64_t)(first / 2 * 2) * STEP;
     if (n > 0 && first % 2 == 1) { /* second number in a pair */
         float pair[2];
-        draw_run(pair, first - 1, 2, base);
+        fill_normal_run(pair, first - 1, 2, base);
         values[0] = pair[1];
-        draw_run(values + 1, first + 1, n - 1, base);
+        fill_normal_run(values + 1, first + 1, n - 1, base);
         return;
     }
     for (size_t i = 0; i < n; i += 2) {
@@ -45,15 +45,15 @@ static void draw_run(float *values, size_t first, size_t n, uint64_t base)
 
 /* Draws a tensor's slice. Each value is equal to that in the complete tensor.
  */
-static void draw(float *values, const lhi_slice *slice, uint64_t seed,
+static void fill_normal(float *values, const lhi_slice *slice, uint64_t seed,
                  uint32_t index)
 {
     uint64_t state = seed;
     state = next_random(&state) + index;
     state = next_random(&state);
-    for (size_t i = 0; i < lhi_slice_n_runs(slice); i++) {
+    for (size_t i = 0; i < lhi_slice_count_runs(slice); i++) {
         lhi_slice_run run = lhi_slice_run_of(slice, i);
-        draw_run(values + run.here, run.whole, run.n, state);
+        fill_normal_run(values + run.slice_offset, run.tensor_offset, run.n, state);
     }
 }
 
@@ -65,10 +65,10 @@ typedef struct maker {
     uint64_t seed;
     size_t at; /* floats assigned so far */
     bool failed;
-} maker;
+} tensor_builder;
 
 /* Records the addresses of a tensor's values and gradients. */
-static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
+static void record_tensor(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
                      lhi_cpu_weights *d, lhi_role role, const lhi_tensor *t)
 {
     float **const places[][2] = {
@@ -97,13 +97,13 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
         [LHI_ROLE_EXPERTS] = {&w->experts, &d->experts},
         [LHI_ROLE_NORM] = {&chunk->norm, &chunk->d_norm},
         [LHI_ROLE_HEAD] = {&chunk->head, &chunk->d_head},
-        [LHI_ROLE_EMBEDDING_COPY] = {&chunk->copy, &chunk->d_copy},
+        [LHI_ROLE_EMBEDDING_COPY] = {&chunk->embedding_copy, &chunk->d_embedding_copy},
         [LHI_ROLE_ENORM] = {&w->enorm, &d->enorm},
         [LHI_ROLE_HNORM] = {&w->hnorm, &d->hnorm},
-        [LHI_ROLE_JOIN] = {&w->join, &d->join},
+        [LHI_ROLE_MTP_JOIN] = {&w->join, &d->join},
         [LHI_ROLE_MODULE_NORM] = {&w->module_norm, &d->module_norm},
     };
-    if (role == LHI_ROLE_NEXT)
+    if (role == LHI_ROLE_CONTINUED)
         return;
     *places[role][0] = t->value;
     *places[role][1] = t->gradient;
@@ -112,18 +112,18 @@ static void put_down(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
 /* Adds the model's tensor `index` to the chunk if it is local. Norm weights
  * start at 1, biases at 0. `layer` is chunk-local and ignored for tensors
  * outside layers. */
-static void make_tensor(maker *m, uint32_t index, uint32_t layer)
+static void make_tensor(tensor_builder *m, uint32_t index, uint32_t layer)
 {
     lhi_cpu_chunk *chunk = m->chunk;
     lhi_model_tensor of;
-    lhi_model_tensor_of(m->cpu->model, index, &of);
+    lhi_describe_model_tensor(m->cpu->model, index, &of);
     bool is_expert = of.expert != UINT32_MAX;
     if (is_expert && !lhi_cpu_has_expert(m->cpu, of.expert))
         return;
-    if (is_expert && of.expert % m->cpu->here != 0)
-        of.role = LHI_ROLE_NEXT;
+    if (is_expert && of.expert % m->cpu->n_local_experts != 0)
+        of.role = LHI_ROLE_CONTINUED;
     lhi_tensor *tensor = &chunk->tensors[chunk->n_tensors++];
-    lhi_slice slice = lhi_cpu_slice(m->cpu, &of);
+    lhi_slice slice = lhi_cpu_tensor_slice(m->cpu, &of);
     const char *copy = lhi_arena_strdup(m->mem, of.name);
     if (!copy)
         m->failed = true;
@@ -131,7 +131,7 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
         .name = copy,
         .value = chunk->values + m->at,
         .gradient = chunk->gradients + m->at,
-        .n = lhi_slice_values(&slice),
+        .n = lhi_slice_count_values(&slice),
         .slice = slice,
         .rows = of.rows,
         .columns = of.columns,
@@ -144,37 +144,37 @@ static void make_tensor(maker *m, uint32_t index, uint32_t layer)
     m->at += tensor->n;
     if (m->cpu->embeds_twice && of.role == LHI_ROLE_EMBEDDING) {
         tensor->tied_chunk = m->cpu->n_chunks - 1;
-    } else if (of.copies) {
+    } else if (of.is_tied_copy) {
         tensor->tied_chunk = 0;
         tensor->is_head = true;
         index = 0; /* same values as the embedding */
     }
     if (of.columns)
-        draw(tensor->value, &slice, m->seed, index);
+        fill_normal(tensor->value, &slice, m->seed, index);
     for (size_t i = 0; !of.columns && i < tensor->n; i++)
         tensor->value[i] = of.is_bias ? 0 : 1;
-    put_down(chunk, &chunk->weights[layer], &chunk->d_weights[layer], of.role,
+    record_tensor(chunk, &chunk->weights[layer], &chunk->d_weights[layer], of.role,
              tensor);
 }
 
 /* State while building a chunk's W items. */
-typedef struct item_maker {
+typedef struct item_builder {
     const lhi_cpu *cpu;
     lhi_arena *mem;
     lhi_cpu_chunk *chunk;
     lh_error *err;
-} item_maker;
+} item_builder;
 
-static lh_status make_item(const item_maker *m, lhi_cpu_item_kind kind,
+static lh_status make_item(const item_builder *m, lhi_cpu_item_kind kind,
                            uint32_t layer, uint64_t cost)
 {
     lhi_cpu_chunk *chunk = m->chunk;
     lhi_cpu_item *item = &chunk->items[chunk->n_items++];
     *item = (lhi_cpu_item){
-        .kind = kind, .layer = layer, .from = chunk->cost, .cost = cost};
-    item->asked = LHI_NEW(m->mem, bool, m->cpu->n_microbatches);
+        .kind = kind, .layer = layer, .cost_before = chunk->cost, .cost = cost};
+    item->requested = LHI_NEW(m->mem, bool, m->cpu->n_microbatches);
     chunk->cost += cost;
-    return item->asked ? LH_OK : lhi_fail_nomem(m->err);
+    return item->requested ? LH_OK : lhi_fail_nomem(m->err);
 }
 
 /* Counts the multiplications per row from norm1 to queries, keys and values. */
@@ -184,11 +184,11 @@ static uint64_t qkv_cost(const lhi_cpu *cpu)
     if (!cpu->kv_rank)
         return h * cpu->qkv;
     uint64_t q = cpu->q_rank ? cpu->q_rank * (h + cpu->q) : h * cpu->q;
-    uint64_t made = cpu->kv + cpu->values - (uint64_t)cpu->heads * cpu->rope;
-    return q + h * ((uint64_t)cpu->kv_rank + cpu->rope) + cpu->kv_rank * made;
+    uint64_t made = cpu->kv + cpu->values - (uint64_t)cpu->heads * cpu->rope_dim;
+    return q + h * ((uint64_t)cpu->kv_rank + cpu->rope_dim) + cpu->kv_rank * made;
 }
 
-static lh_status make_layer_items(const item_maker *m, uint32_t layer)
+static lh_status make_layer_items(const item_builder *m, uint32_t layer)
 {
     const lhi_cpu *cpu = m->cpu;
     uint64_t h = cpu->h;
@@ -200,12 +200,12 @@ static lh_status make_layer_items(const item_maker *m, uint32_t layer)
     return make_item(m, LHI_ITEM_DOWN, layer, mlp);
 }
 
-lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
+lh_status lhi_cpu_build_items(const lhi_cpu *cpu, lhi_arena *mem,
                         lhi_cpu_chunk *chunk, lh_error *err)
 {
-    const item_maker m = {cpu, mem, chunk, err};
-    uint64_t h = cpu->h, n = chunk->n_layers, all = lhi_cpu_all_layers(chunk);
-    chunk->items = LHI_NEW(mem, lhi_cpu_item, lhi_cpu_most_items(chunk));
+    const item_builder m = {cpu, mem, chunk, err};
+    uint64_t h = cpu->h, n = chunk->n_layers, all = lhi_cpu_count_layers(chunk);
+    chunk->items = LHI_NEW(mem, lhi_cpu_item, lhi_cpu_max_items(chunk));
     if (!chunk->items)
         return lhi_fail_nomem(err);
     if (chunk->is_first)
@@ -216,42 +216,42 @@ lh_status lhi_cpu_items(const lhi_cpu *cpu, lhi_arena *mem,
         LHI_TRY(make_item(&m, LHI_ITEM_HEAD, 0,
                           h * cpu->v * (1 + chunk->n_modules)));
     for (uint64_t i = n; i < all; i++) {
-        LHI_TRY(make_item(&m, LHI_ITEM_JOIN, (uint32_t)i, 2 * h * h));
+        LHI_TRY(make_item(&m, LHI_ITEM_MTP_JOIN, (uint32_t)i, 2 * h * h));
         LHI_TRY(make_layer_items(&m, (uint32_t)i));
     }
     return LH_OK;
 }
 
-lh_status lhi_cpu_layers(const lhi_cpu *cpu, lhi_arena *mem,
+lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
                          const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
                          lh_error *err)
 {
-    uint32_t n = lhi_cpu_all_layers(chunk);
-    chunk->again = LHI_NEW(mem, uint32_t, n);
-    chunk->away = LHI_NEW(mem, uint32_t, n);
+    uint32_t n = lhi_cpu_count_layers(chunk);
+    chunk->recompute = LHI_NEW(mem, uint32_t, n);
+    chunk->offload = LHI_NEW(mem, uint32_t, n);
     chunk->moe = LHI_NEW(mem, bool, n);
-    if (!chunk->again || !chunk->away || !chunk->moe)
+    if (!chunk->recompute || !chunk->offload || !chunk->moe)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         /* The modules' layers follow the last chunk's layers. */
         uint32_t layer = chunk->first_layer + i;
         bool leaves = i < chunk->n_layers && options->offload &&
                       options->offload[layer];
-        chunk->again[i] = options->again ? options->again[layer] : 0;
+        chunk->recompute[i] = options->recompute ? options->recompute[layer] : 0;
         if (leaves)
-            chunk->away[i] = LH_PART_ALL & ~chunk->again[i];
+            chunk->offload[i] = LH_PART_ALL & ~chunk->recompute[i];
         chunk->moe[i] = lhi_layer_is_moe(cpu->model, layer);
     }
     return LH_OK;
 }
 
 /* Adds the chunk's tensors in the model's order. */
-static void make_tensors(maker *m)
+static void make_tensors(tensor_builder *m)
 {
     const lh_model *model = m->cpu->model;
     const lhi_cpu_chunk *chunk = m->chunk;
     uint32_t at = lhi_layer_tensor_index(model, chunk->first_layer);
-    for (uint32_t i = 0; chunk->is_first && i < lhi_n_front_tensors(model); i++)
+    for (uint32_t i = 0; chunk->is_first && i < lhi_count_front_tensors(model); i++)
         make_tensor(m, i, 0);
     for (uint32_t k = 0; k < chunk->n_layers; k++) {
         uint32_t end =
@@ -270,41 +270,41 @@ static void make_tensors(maker *m)
     }
 }
 
-lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
+lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
-    uint32_t n = lhi_cpu_all_layers(chunk);
-    uint32_t n_tensors = lhi_cpu_n_tensors(cpu, chunk);
-    double values = lhi_cpu_values(cpu, chunk);
-    maker m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
+    uint32_t n = lhi_cpu_count_layers(chunk);
+    uint32_t n_tensors = lhi_cpu_count_chunk_tensors(cpu, chunk);
+    double values = lhi_cpu_count_chunk_values(cpu, chunk);
+    tensor_builder m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
     if (values > (double)(INT64_MAX / 8)) /* exceeds the address space */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
-    LHI_TRY(lhi_cpu_layers(cpu, mem, options, chunk, err));
-    LHI_TRY(lhi_cpu_items(cpu, mem, chunk, err));
+    LHI_TRY(lhi_cpu_build_layer_flags(cpu, mem, options, chunk, err));
+    LHI_TRY(lhi_cpu_build_items(cpu, mem, chunk, err));
     uint32_t unused;
     chunk->n_sharded_values =
-        (size_t)lhi_cpu_split(cpu, chunk, options->sharded_parameters, &unused);
-    chunk->n_sharded_gradients = (size_t)lhi_cpu_split(
+        (size_t)lhi_cpu_choose_sharded_items(cpu, chunk, options->sharded_parameters, &unused);
+    chunk->n_sharded_gradients = (size_t)lhi_cpu_choose_sharded_items(
         cpu, chunk, options->sharded_gradients, &chunk->n_sharded_items);
     chunk->has_values = true;
     chunk->has_gradients = chunk->n_sharded_gradients == 0;
     bool parted = chunk->n_sharded_values > 0 || chunk->n_sharded_gradients > 0;
-    lhi_arena *parameters = parted ? cpu->whole : cpu->parameters;
-    lhi_arena *gradients = parted ? cpu->whole : cpu->gradients;
-    if (!(chunk->values = lhi_cpu_floats(parameters, chunk->n_values, 1)) ||
-        !(chunk->gradients = lhi_cpu_floats(gradients, chunk->n_values, 1)) ||
+    lhi_arena *parameters = parted ? cpu->full_values : cpu->parameters;
+    lhi_arena *gradients = parted ? cpu->full_values : cpu->gradients;
+    if (!(chunk->values = lhi_cpu_alloc_floats(parameters, chunk->n_values, 1)) ||
+        !(chunk->gradients = lhi_cpu_alloc_floats(gradients, chunk->n_values, 1)) ||
         !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->tensors = LHI_NEW(mem, lhi_tensor, n_tensors)) ||
-        !(chunk->slots = LHI_NEW(mem, lhi_cpu_slot *, cpu->n_microbatches)) ||
-        !(chunk->was_here = LHI_NEW(mem, bool, cpu->n_microbatches)))
+        !(chunk->slots = LHI_NEW(mem, lhi_cpu_microbatch_state *, cpu->n_microbatches)) ||
+        !(chunk->forward_done = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
     make_tensors(&m);
     if (m.failed)
         return lhi_fail_nomem(err);
-    if ((chunk->by_layer = options->by_layer))
-        LHI_TRY(lhi_cpu_parts(cpu, chunk, err));
-    return parted ? lhi_cpu_part_chunk(cpu, chunk, err) : LH_OK;
+    if ((chunk->shards_by_layer = options->shards_by_layer))
+        LHI_TRY(lhi_cpu_build_parts(cpu, chunk, err));
+    return parted ? lhi_cpu_detach_sharded_weights(cpu, chunk, err) : LH_OK;
 }

@@ -27,7 +27,7 @@ static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
 }
 
 /* Adds the weight gradients between norm1 and queries, keys and values. */
-static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_kept *a,
+static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_saved_activations *a,
                     const lhi_cpu_weights *d, bool adds)
 {
     size_t k_norm = cpu->kv_rank ? cpu->q_rank : cpu->head_dim;
@@ -37,42 +37,42 @@ static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_kept *a,
         add_vector(cpu, d->k_norm, a->d_inner + k_norm, cpu->inner - k_norm,
                    adds);
     if (cpu->kv_rank)
-        lhi_cpu_latent_weights(cpu, a, d, adds);
+        lhi_cpu_latents_wgrad(cpu, a, d, adds);
     else
-        lhi_cpu_linear_weights(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias,
+        lhi_cpu_linear_wgrad(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias,
                                cpu->h, cpu->qkv, adds);
 }
 
 static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                          const lhi_cpu_slot *slot, bool adds)
+                          const lhi_cpu_microbatch_state *slot, bool adds)
 {
     size_t h = cpu->h;
     const float *d =
-        lhi_cpu_shares_rows(cpu) ? slot->d_embedded : slot->x[0];
+        lhi_cpu_has_sequence_parallel(cpu) ? slot->d_embedded : slot->x[0];
     if (!adds)
         memset(chunk->d_embedding, 0, cpu->v * h * sizeof(float));
-    lhi_cpu_embed_weights(cpu, slot->tokens, d, chunk->d_embedding);
+    lhi_cpu_embed_wgrad(cpu, slot->tokens, d, chunk->d_embedding);
     if (!chunk->positions)
         return;
     /* Positions beyond the sequence length have zero gradients. */
     if (!adds)
         memset(chunk->d_positions, 0, cpu->positions * h * sizeof(float));
-    uint32_t n = lhi_cpu_n_pieces(cpu);
+    uint32_t n = lhi_cpu_count_pieces(cpu);
     for (uint32_t i = 0; i < cpu->microbatch * n; i++)
-        cpu->k->add(chunk->d_positions + lhi_cpu_piece_first(cpu, i % n) * h,
+        cpu->k->add(chunk->d_positions + lhi_cpu_piece_position(cpu, i % n) * h,
                     d + i * cpu->piece * h, cpu->piece * h);
 }
 
 /* Computes one item's gradient for a microbatch. */
-static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                    const lhi_cpu_item *item, const lhi_cpu_slot *slot)
+static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                    const lhi_cpu_item *item, const lhi_cpu_microbatch_state *slot)
 {
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
-    bool adds = item->done > item->first && !chunk->by_layer;
-    bool in_layer = lhi_cpu_in_layer(item);
+    bool adds = item->done > item->first && !chunk->shards_by_layer;
+    bool in_layer = lhi_cpu_is_layer_item(item);
     const float *d_out =
-        in_layer ? slot->x[lhi_cpu_input(chunk, item->layer) + 1] : NULL;
-    const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
+        in_layer ? slot->x[lhi_cpu_input_index(chunk, item->layer) + 1] : NULL;
+    const lhi_cpu_saved_activations *a = in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
     switch (item->kind) {
     case LHI_ITEM_EMBEDDING:
@@ -83,54 +83,54 @@ static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         add_qkv(cpu, a, d, adds);
         break;
     case LHI_ITEM_OUT:
-        lhi_cpu_linear_weights(cpu,
-                               lhi_cpu_shares_rows(cpu) ? a->d_out : a->mid,
-                               a->attended, d->out, d->out_bias, cpu->o, h,
+        lhi_cpu_linear_wgrad(cpu,
+                               lhi_cpu_has_sequence_parallel(cpu) ? a->d_out : a->residual,
+                               a->attention_output, d->out, d->out_bias, cpu->o, h,
                                adds);
         break;
     case LHI_ITEM_GATE_UP:
         if (!cpu->parallel)
             add_norm(cpu, d->norm2, a->d_norm2, adds);
         if (a->moe)
-            lhi_cpu_experts_up_weights(cpu, a, d, adds);
+            lhi_cpu_experts_up_wgrad(cpu, a, d, adds);
         else
-            lhi_cpu_linear_weights(
+            lhi_cpu_linear_wgrad(
                 cpu, a->gate_up, cpu->parallel ? a->norm1 : a->norm2,
                 d->gate_up, d->gate_up_bias, h, cpu->up, adds);
         break;
     case LHI_ITEM_DOWN:
         if (a->moe)
-            lhi_cpu_experts_down_weights(cpu, a, d_out, d, adds);
+            lhi_cpu_experts_down_wgrad(cpu, a, d_out, d, adds);
         else
-            lhi_cpu_linear_weights(
-                cpu, lhi_cpu_shares_rows(cpu) ? a->d_down : d_out, a->act,
+            lhi_cpu_linear_wgrad(
+                cpu, lhi_cpu_has_sequence_parallel(cpu) ? a->d_down : d_out, a->act,
                 d->down, d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);
         lhi_cpu_weight_product(cpu, slot->logits, slot->normed, chunk->d_head,
                                t, h, cpu->v, adds);
-        lhi_cpu_ends_weights(cpu, chunk, slot, adds);
+        lhi_cpu_mtp_shared_wgrad(cpu, chunk, slot, adds);
         break;
-    case LHI_ITEM_JOIN:
-        lhi_cpu_join_weights(cpu, chunk, slot, item->layer, adds);
+    case LHI_ITEM_MTP_JOIN:
+        lhi_cpu_mtp_join_wgrad(cpu, chunk, slot, item->layer, adds);
         break;
     }
 }
 
 /* Each item belongs to the one of n parts that contains its midpoint in cost.
  */
-bool lhi_cpu_in_part(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
+bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
                      const lh_pass *pass)
 {
     uint32_t n = pass->n_parts ? pass->n_parts : 1;
-    return (2 * item->from + item->cost) * n / (2 * chunk->cost) == pass->part;
+    return (2 * item->cost_before + item->cost) * n / (2 * chunk->cost) == pass->part;
 }
 
 /* Called when an item's gradient has all its microbatches. Once the items that
  * are reduced together with it are complete too, reduces their partial
  * gradients. */
-static void complete(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                      const lhi_cpu_item *item)
 {
     uint32_t n = chunk->n_sharded_items, end = cpu->n_microbatches;
@@ -141,19 +141,19 @@ static void complete(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     for (uint32_t i = first; i < last; i++)
         if (chunk->items[i].done < end)
             return;
-    lhi_cpu_add_partial(cpu, chunk, first, last - first);
+    lhi_cpu_reduce_partial_gradients(cpu, chunk, first, last - first);
 }
 
 /* Adds the next microbatch to the item's gradient. */
-static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
+static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
 {
-    lhi_cpu_slot *slot = chunk->slots[item->done];
-    do_item(cpu, chunk, item, slot);
-    lhi_cpu_kept *kept =
-        lhi_cpu_in_layer(item) ? &slot->layers[item->layer] : NULL;
+    lhi_cpu_microbatch_state *slot = chunk->slots[item->done];
+    run_item(cpu, chunk, item, slot);
+    lhi_cpu_saved_activations *kept =
+        lhi_cpu_is_layer_item(item) ? &slot->layers[item->layer] : NULL;
     if (kept && --kept->items_left == 0) {
-        lhi_cpu_detach(cpu, kept, chunk->again[item->layer]);
-        lhi_cpu_detach_away(cpu, kept, chunk->away[item->layer]);
+        lhi_cpu_detach_recompute_buffers(cpu, kept, chunk->recompute[item->layer]);
+        lhi_cpu_detach_offload_buffers(cpu, kept, chunk->offload[item->layer]);
     }
     if (--slot->items_left == 0) {
         chunk->slots[item->done] = NULL;
@@ -161,8 +161,8 @@ static void take_next(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
         chunk->free = slot;
     }
     item->done++;
-    if (!chunk->by_layer)
-        complete(cpu, chunk, item);
+    if (!chunk->shards_by_layer)
+        finish_item(cpu, chunk, item);
 }
 
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
@@ -170,67 +170,67 @@ uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < chunk->n_items; i++)
-        if (lhi_cpu_part_of(chunk, &chunk->items[i]) == part && n++ == 0)
+        if (lhi_cpu_item_part(chunk, &chunk->items[i]) == part && n++ == 0)
             *first = i;
     return n;
 }
 
 /* Runs all items of a part that are due, microbatch by microbatch, since each
  * microbatch's gradients are scattered. */
-static lh_status ask_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
+static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
                           lh_error *err)
 {
     uint32_t first = 0, n = lhi_cpu_part_items(chunk, part, &first), m;
     while (lhi_cpu_part_is_due(chunk, first, n, cpu->n_microbatches, &m)) {
-        LHI_TRY(lhi_cpu_take_gradients(cpu, chunk, part, err));
+        LHI_TRY(lhi_cpu_request_part_gradients(cpu, chunk, part, err));
         for (uint32_t i = 0; i < n; i++)
-            take_next(cpu, chunk, &chunk->items[first + i]);
-        lhi_cpu_add_partial(cpu, chunk, first, n);
+            add_next_microbatch(cpu, chunk, &chunk->items[first + i]);
+        lhi_cpu_reduce_partial_gradients(cpu, chunk, first, n);
         cpu->hooks->scatter(cpu->hooks->context, chunk->chunk, part, m);
     }
     return LH_OK;
 }
 
 /* Requests an item for a microbatch and runs it if it is due. */
-static lh_status ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
+static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
                      uint32_t microbatch, lh_error *err)
 {
-    item->asked[microbatch] = true;
-    if (chunk->by_layer && cpu->hooks)
-        return ask_part(cpu, chunk, lhi_cpu_part_of(chunk, item), err);
-    while (item->done < cpu->n_microbatches && item->asked[item->done])
-        take_next(cpu, chunk, item);
+    item->requested[microbatch] = true;
+    if (chunk->shards_by_layer && cpu->hooks)
+        return request_part(cpu, chunk, lhi_cpu_item_part(chunk, item), err);
+    while (item->done < cpu->n_microbatches && item->requested[item->done])
+        add_next_microbatch(cpu, chunk, item);
     return LH_OK;
 }
 
-lh_status lhi_cpu_ask_layer(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
+lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
                             uint32_t microbatch, lh_error *err)
 {
     for (uint32_t i = 0; i < chunk->n_items; i++)
-        if (lhi_cpu_in_layer(&chunk->items[i]) &&
+        if (lhi_cpu_is_layer_item(&chunk->items[i]) &&
             chunk->items[i].layer == layer)
-            LHI_TRY(ask(cpu, chunk, &chunk->items[i], microbatch, err));
+            LHI_TRY(request_item(cpu, chunk, &chunk->items[i], microbatch, err));
     return LH_OK;
 }
 
-lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
+lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
                     lh_error *err)
 {
     uint32_t m = pass->microbatch, n = pass->n_parts ? pass->n_parts : 1;
-    const lhi_cpu_slot *slot = chunk->slots[m];
-    bool early = !chunk->was_here[m] || (slot && !slot->is_back);
+    const lhi_cpu_microbatch_state *slot = chunk->slots[m];
+    bool early = !chunk->forward_done[m] || (slot && !slot->d_done);
     bool again = false, joint = pass->kind == LH_B;
     for (uint32_t i = 0; !joint && i < chunk->n_items; i++)
-        again = again || (lhi_cpu_in_part(chunk, &chunk->items[i], pass) &&
-                          chunk->items[i].asked[m]);
+        again = again || (lhi_cpu_is_item_in_pass(chunk, &chunk->items[i], pass) &&
+                          chunk->items[i].requested[m]);
     if (early || again)
         return lhi_fail(err, LH_EINVAL,
                         "W of chunk %u, microbatch %u, part %u of %u, comes %s",
                         chunk->chunk, m, pass->part, n,
                         early ? "before its D" : "twice");
     for (uint32_t i = 0; i < chunk->n_items; i++)
-        if (lhi_cpu_in_part(chunk, &chunk->items[i], pass) &&
-            !(joint && chunk->items[i].asked[m])) /* already run with its D */
-            LHI_TRY(ask(cpu, chunk, &chunk->items[i], m, err));
+        if (lhi_cpu_is_item_in_pass(chunk, &chunk->items[i], pass) &&
+            !(joint && chunk->items[i].requested[m])) /* already run with its D */
+            LHI_TRY(request_item(cpu, chunk, &chunk->items[i], m, err));
     return LH_OK;
 }

@@ -34,7 +34,7 @@ struct lhi_data {
  * target is the next window's first token, and by the look-ahead tokens. */
 static uint64_t count_windows(uint64_t n_tokens, const lhi_data_options *o)
 {
-    uint64_t over = 1 + (uint64_t)o->ahead;
+    uint64_t over = 1 + (uint64_t)o->look_ahead;
     return n_tokens >= over ? (n_tokens - over) / o->sequence : 0;
 }
 
@@ -75,12 +75,12 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
             : lhi_fail(err, LH_EINPUT, "%s: has %u tokens, the model only %u",
                        tokenizer, lhi_tokenizer_size(bpe), data->vocab);
     if (status == LH_OK)
-        status = lhi_file_read(data->path, lhi_input_bytes(LHI_INPUT_TEXT),
+        status = lhi_file_read(data->path, lhi_input_max_bytes(LHI_INPUT_TEXT),
                                &text, &len, err);
     if (status == LH_OK)
         status = lhi_tokenizer_encode(bpe, text, len, &data->encoded, &n, err);
     if (status == LH_EINPUT && text)
-        lhi_wrap(err, "%s", data->path);
+        lhi_fail_add_context(err, "%s", data->path);
     data->n_tokens = n;
     lh_text_free(text);
     lhi_tokenizer_free(bpe);
@@ -113,7 +113,7 @@ static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
     data->size = sizes[o->kind];
     data->vocab = o->vocab;
     data->sequence = o->sequence;
-    data->ahead = o->ahead;
+    data->ahead = o->look_ahead;
     data->seed = o->seed;
     if (o->tokenizer && o->kind == LHI_DATA_BYTES)
         LHI_TRY(encode(data, o->tokenizer, err));
@@ -175,7 +175,7 @@ uint64_t lhi_data_n_tokens(const lhi_data *data)
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
 {
     const lhi_data_options o = {.sequence = data->sequence,
-                                .ahead = data->ahead};
+                                .look_ahead = data->ahead};
     return count_windows(validation ? data->n_tokens - data->n_train
                                     : data->n_train,
                          &o);
@@ -213,7 +213,7 @@ static void widen(int32_t *tokens, size_t n, uint32_t size, const char *from)
     }
 }
 
-lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,
+lh_status lhi_data_read_window(const lhi_data *data, int validation, uint64_t sample,
                           int32_t *tokens, lh_error *err)
 {
     uint64_t n = lhi_data_n_windows(data, validation);

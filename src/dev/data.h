@@ -28,7 +28,7 @@ typedef struct lhi_data_options {
     const char *tokenizer; /* tokenizer.json, byte-level BPE; NULL: none */
     uint32_t vocab;        /* model's vocabulary; larger tokens are rejected */
     uint32_t sequence;     /* tokens per window */
-    uint32_t ahead;        /* additional tokens read after a window */
+    uint32_t look_ahead;        /* additional tokens read after a window */
     /* Share of the tokens, from the file's end, reserved for validation; 0 <=
      * share < 1. 0: none. */
     double validation;
@@ -49,7 +49,7 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
  * look-ahead, since a position's target is the next token. `sample` counts from
  * 0 without limit. Each pass over the training data has its own order;
  * validation repeats its windows in order. */
-lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,
+lh_status lhi_data_read_window(const lhi_data *data, int validation, uint64_t sample,
                           int32_t *tokens, lh_error *err);
 
 #endif

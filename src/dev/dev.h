@@ -98,20 +98,20 @@ typedef struct lhi_sharded_tensors {
 /* Groups of ranks that compute a pass together; NULL: no such parallelism. */
 typedef struct lhi_device_groups {
     lhi_group *tensor, *context, *expert, *expert_tensor;
-    lhi_group *near_expert; /* members of `expert` on this node */
+    lhi_group *intra_node_expert; /* members of `expert` on this node */
 } lhi_device_groups;
 
 /* A part of a chunk, the unit of per-layer sharding (FSDP): the embedding, a
  * layer, or the head with its norm, in forward order. */
 typedef struct lhi_device_part {
     uint32_t first_tensor, n_tensors;
-    size_t at, n; /* values: offset in the chunk, count */
+    size_t first_value, n_values; /* values: offset in the chunk, count */
 } lhi_device_part;
 
 /* Callbacks into the owner of parameters that are sharded layer by layer. run()
  * calls them in an order that depends only on its passes, and fails if they
  * fail. */
-typedef struct lhi_part_hooks {
+typedef struct lhi_device_part_hooks {
     void *context;
     /* Requests a part's values, and announces `then` as the next part (LH_NONE:
      * none). *room receives a buffer that is valid until the next call. */
@@ -126,7 +126,7 @@ typedef struct lhi_part_hooks {
                     uint32_t microbatch);
     /* Reports the end of a pass. */
     lh_status (*ended)(void *context, const lh_pass *pass, lh_error *err);
-} lhi_part_hooks;
+} lhi_device_part_hooks;
 
 /* Operations of a device. */
 typedef struct lhi_device_ops {
@@ -168,17 +168,17 @@ typedef struct lhi_device_ops {
     /* Returns the peak memory so far in bytes, tensors included; 0: unknown. */
     size_t (*peak_bytes)(const lhi_device *device);
     /* Adds the peak memory by kind to bytes[]. */
-    void (*held)(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS]);
+    void (*add_memory)(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS]);
     /* Sharded tensors; NULL on a device that trains nothing. Until finalise()
      * all values are resident and may be changed; afterwards the sharded ones
      * have no memory here. Before a pass the caller provides buffers for values
      * and gradients and keeps them until it withdraws them with NULL. The
      * buffer's values are current; its gradients cover n_microbatches from
      * `first_microbatch` on. */
-    lhi_sharded_tensors (*sharded)(const lhi_device *device, uint32_t chunk);
-    void (*settle)(lhi_device *device);
-    void (*place_values)(lhi_device *device, uint32_t chunk, float *room);
-    void (*place_gradients)(lhi_device *device, uint32_t chunk, float *room,
+    lhi_sharded_tensors (*sharded_tensors)(const lhi_device *device, uint32_t chunk);
+    void (*finalise)(lhi_device *device);
+    void (*set_sharded_values)(lhi_device *device, uint32_t chunk, float *room);
+    void (*set_sharded_gradients)(lhi_device *device, uint32_t chunk, float *room,
                             uint32_t first_microbatch, uint32_t n_microbatches);
     /* Sets the groups, borrowed, before the first step. Passes call their
      * collectives. All members call them in the same order, which depends only
@@ -190,21 +190,21 @@ typedef struct lhi_device_ops {
     uint32_t (*n_parts)(const lhi_device *device, uint32_t chunk);
     const lhi_device_part *(*part)(const lhi_device *device, uint32_t chunk,
                                    uint32_t i);
-    void (*hook_parts)(lhi_device *device, const lhi_part_hooks *hooks);
+    void (*set_part_hooks)(lhi_device *device, const lhi_device_part_hooks *hooks);
     /* Sets a part's values between steps: they are in the given buffer. */
-    void (*show_part)(lhi_device *device, uint32_t chunk, uint32_t i,
+    void (*set_part_values)(lhi_device *device, uint32_t chunk, uint32_t i,
                       float *room);
     /* Starts a copy of a microbatch's offloaded activations to storage after F,
      * or back before D or B. Copies run in the order in which they are started.
      * A copy takes at least `least_ns`. NULL on a device without activations.
      */
-    lh_status (*copy)(lhi_device *device, const lhi_offload *what,
+    lh_status (*copy)(lhi_device *device, const lhi_offload_copy *what,
                       int64_t least_ns, lh_error *err);
     /* Waits until `until_ns` for the step's first `n` copies; returns whether
      * they are done. copied() returns the times of copy `i`, which must be
      * done. */
-    bool (*await_copies)(lhi_device *device, uint32_t n, int64_t until_ns);
-    lhi_copied (*copied)(lhi_device *device, uint32_t i);
+    bool (*wait_copies)(lhi_device *device, uint32_t n, int64_t until_ns);
+    lhi_storage_times (*copy_times)(lhi_device *device, uint32_t i);
 } lhi_device_ops;
 
 /* Base of every device; its first member. */
@@ -236,7 +236,7 @@ typedef struct lhi_cpu_options {
     const uint32_t *mine; /* this device's chunks; copied */
     /* Recomputation by model layer: parts that F does not keep and D
      * recomputes, bits 1 << lh_layer_part; copied. NULL: none. */
-    const uint32_t *again;
+    const uint32_t *recompute;
     /* Offload by model layer: activations that F keeps and D does not recompute
      * go to storage, an unnamed file in the folder; copied. NULL: none. */
     const bool *offload;
@@ -244,7 +244,7 @@ typedef struct lhi_cpu_options {
     /* Sharded share of each chunk, 0 to 1, rounded to whole weight products.
      * The share of parameters is at most that of gradients. */
     double sharded_gradients, sharded_parameters;
-    bool by_layer; /* per-layer sharding; each share is 1, or parameters 0 */
+    bool shards_by_layer; /* per-layer sharding; each share is 1, or parameters 0 */
     uint32_t microbatch; /* sequences */
     uint32_t sequence;   /* tokens per sequence */
     uint32_t n_microbatches;
@@ -255,7 +255,7 @@ typedef struct lhi_cpu_options {
     /* Tensor parallelism: ranks that share layers, vocabulary and, between
      * products, rows; 0, 0: none. Requires join(). */
     uint32_t n_tensor, tensor;
-    bool whole_rows; /* no sequence parallelism: every rank has all rows between
+    bool replicates_rows; /* no sequence parallelism: every rank has all rows between
                       * products */
     /* Expert parallelism: ranks with different experts, equal numbers each; 0,
      * 0: none. Requires join(). */
@@ -273,7 +273,7 @@ typedef struct lhi_cpu_options {
     uint64_t seed;
     double dropout; /* dropout probability for scores, attention and MLP outputs
                      * and the embedding, 0 <= p < 1 */
-    double balance; /* weight of the expert load-balancing loss; 0: none */
+    double balance_weight; /* weight of the expert load-balancing loss; 0: none */
     double expert_capacity; /* capacity factor: an expert's maximum per sequence
                              * relative to an equal share; 0: unlimited */
     const lhi_data *data; /* borrowed, thread-safe; NULL if neither chunk 0 nor
@@ -286,33 +286,33 @@ typedef struct lhi_cpu_options {
  * and these copies, in order. Adds bytes by kind to bytes[]. Uses doubles,
  * since sizes may exceed 64 bits. Neither reads `data` nor checks the passes.
  */
-lh_status lhi_cpu_predict(const lhi_cpu_options *options, const lh_pass *passes,
-                          uint32_t n_passes, const lhi_offload *copies,
+lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options, const lh_pass *passes,
+                          uint32_t n_passes, const lhi_offload_copy *copies,
                           uint32_t n_copies, double bytes[LH_N_MEMORY_KINDS],
                           lh_error *err);
 /* Returns the bytes that chunk mine[i] offloads per microbatch. */
-double lhi_cpu_offloaded(const lhi_cpu_options *options, uint32_t i);
+double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options, uint32_t i);
 /* Computes the sharded values of chunk mine[i]; leaves the numbers of tensors
  * at 0. */
-lh_status lhi_cpu_sharded(const lhi_cpu_options *options, uint32_t i,
+lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options, uint32_t i,
                           lhi_sharded_tensors *out, lh_error *err);
 /* Part sizes of a chunk under per-layer sharding: number of parts, and values
  * in the largest part, in the largest without its experts, and in one part's
  * experts. */
 typedef struct lhi_cpu_part_sizes {
     uint32_t n;
-    double all, most, experts;
+    double largest, largest_without_experts, experts;
 } lhi_cpu_part_sizes;
 /* Computes the part sizes of chunk mine[i]. */
-lhi_cpu_part_sizes lhi_cpu_parts_of(const lhi_cpu_options *options, uint32_t i);
+lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *options, uint32_t i);
 /* Counts the local tensors of chunk mine[i]. */
-uint32_t lhi_cpu_tensors_of(const lhi_cpu_options *options, uint32_t i);
+uint32_t lhi_cpu_count_tensors(const lhi_cpu_options *options, uint32_t i);
 /* Counts the local expert parameters of chunk mine[i]. */
-double lhi_cpu_expert_parameters(const lhi_cpu_options *options, uint32_t i);
+double lhi_cpu_count_expert_parameters(const lhi_cpu_options *options, uint32_t i);
 /* Counts the local parameters of chunk mine[i], in floats. */
-double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
+double lhi_cpu_count_parameters(const lhi_cpu_options *options, uint32_t i);
 /* Counts the local parameters in the embedding, or equally the head. */
-double lhi_cpu_embedding(const lhi_cpu_options *options);
+double lhi_cpu_count_embedding_parameters(const lhi_cpu_options *options);
 /* Returns the bytes of a message between two chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 

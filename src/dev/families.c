@@ -10,7 +10,7 @@
  */
 
 /* Width of a tensor's side, as a model dimension. */
-typedef enum side {
+typedef enum dimension {
     NONE,
     H,
     Q,
@@ -19,7 +19,7 @@ typedef enum side {
     OUT, /* attention output */
     HEAD,
     Q_RANK,
-    Q_FROM, /* input to the query product */
+    Q_INPUT, /* input to the query product */
     KV_RANK,
     KV_DOWN, /* with the rotary key */
     KV_UP,   /* non-rotary keys, and values */
@@ -31,10 +31,10 @@ typedef enum side {
     ONE,
     VOCAB,
     POSITIONS
-} side;
+} dimension;
 
 /* Condition under which a tensor exists. */
-typedef enum need {
+typedef enum condition {
     ALWAYS,
     IF_QKV_BIAS,
     IF_OUTPUT_BIAS,
@@ -44,35 +44,35 @@ typedef enum need {
     UNLESS_Q_RANK,
     IF_DENSE, /* dense layers only */
     IF_MOE
-} need;
+} condition;
 
 /* One tensor in a family's table. */
 typedef struct row {
     const char *name;
-    side rows, columns;
+    dimension rows, columns;
     lhi_role role;
-    need need;
-} row;
+    condition need;
+} tensor_row;
 
-static const row llama_front[] = {
+static const tensor_row llama_front[] = {
     {"model.embed_tokens.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS}};
 #define ATTENTION_ROWS                                                         \
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},               \
         {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},               \
-        {"self_attn.k_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},             \
-        {"self_attn.v_proj.weight", KV, H, LHI_ROLE_NEXT, ALWAYS},             \
+        {"self_attn.k_proj.weight", KV, H, LHI_ROLE_CONTINUED, ALWAYS},             \
+        {"self_attn.v_proj.weight", KV, H, LHI_ROLE_CONTINUED, ALWAYS},             \
         {"self_attn.q_norm.weight", HEAD, NONE, LHI_ROLE_Q_NORM, IF_QK_NORM},  \
         {"self_attn.k_norm.weight", HEAD, NONE, LHI_ROLE_K_NORM, IF_QK_NORM},  \
         {"self_attn.q_proj.bias", Q, NONE, LHI_ROLE_QKV_BIAS, IF_QKV_BIAS},    \
-        {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},       \
-        {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_NEXT, IF_QKV_BIAS},       \
+        {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_CONTINUED, IF_QKV_BIAS},       \
+        {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_CONTINUED, IF_QKV_BIAS},       \
         {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},               \
         {"self_attn.o_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, IF_OUTPUT_BIAS}, \
         {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
 /* Dense layers in models that have experts elsewhere. */
 #define DENSE_ROWS                                                             \
     {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, IF_DENSE},                \
-        {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, IF_DENSE},                 \
+        {"mlp.up_proj.weight", F, H, LHI_ROLE_CONTINUED, IF_DENSE},                 \
         {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, IF_DENSE},
 
 /* Expert layers with a sigmoid router. */
@@ -82,31 +82,31 @@ static const row llama_front[] = {
          LHI_ROLE_ROUTER_BIAS, IF_MOE},                                        \
         {"mlp.shared_experts.gate_proj.weight", SHARED_F, H, LHI_ROLE_SHARED,  \
          IF_MOE},                                                              \
-        {"mlp.shared_experts.up_proj.weight", SHARED_F, H, LHI_ROLE_NEXT,      \
+        {"mlp.shared_experts.up_proj.weight", SHARED_F, H, LHI_ROLE_CONTINUED,      \
          IF_MOE},                                                              \
-        {"mlp.shared_experts.down_proj.weight", H, SHARED_F, LHI_ROLE_NEXT,    \
+        {"mlp.shared_experts.down_proj.weight", H, SHARED_F, LHI_ROLE_CONTINUED,    \
          IF_MOE},
 
-static const row llama_layer[] = {
+static const tensor_row llama_layer[] = {
     ATTENTION_ROWS
     {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
-    {"mlp.up_proj.weight", F, H, LHI_ROLE_NEXT, ALWAYS},
+    {"mlp.up_proj.weight", F, H, LHI_ROLE_CONTINUED, ALWAYS},
     {"mlp.gate_proj.bias", F, NONE, LHI_ROLE_GATE_UP_BIAS, IF_MLP_BIAS},
-    {"mlp.up_proj.bias", F, NONE, LHI_ROLE_NEXT, IF_MLP_BIAS},
+    {"mlp.up_proj.bias", F, NONE, LHI_ROLE_CONTINUED, IF_MLP_BIAS},
     {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, ALWAYS},
     {"mlp.down_proj.bias", H, NONE, LHI_ROLE_DOWN_BIAS, IF_MLP_BIAS},
 };
-static const row llama_back[] = {
+static const tensor_row llama_back[] = {
     {"model.norm.weight", H, NONE, LHI_ROLE_NORM, ALWAYS},
     {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
 
-static const row deepseek_layer[] = {
+static const tensor_row deepseek_layer[] = {
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
     {"self_attn.q_a_proj.weight", Q_RANK, H, LHI_ROLE_Q_DOWN, IF_Q_RANK},
     {"self_attn.q_a_layernorm.weight", Q_RANK, NONE, LHI_ROLE_Q_NORM,
      IF_Q_RANK},
-    {"self_attn.q_b_proj.weight", Q, Q_FROM, LHI_ROLE_Q_UP, IF_Q_RANK},
-    {"self_attn.q_proj.weight", Q, Q_FROM, LHI_ROLE_Q_UP, UNLESS_Q_RANK},
+    {"self_attn.q_b_proj.weight", Q, Q_INPUT, LHI_ROLE_Q_UP, IF_Q_RANK},
+    {"self_attn.q_proj.weight", Q, Q_INPUT, LHI_ROLE_Q_UP, UNLESS_Q_RANK},
     {"self_attn.kv_a_proj_with_mqa.weight", KV_DOWN, H, LHI_ROLE_KV_DOWN,
      ALWAYS},
     {"self_attn.kv_a_layernorm.weight", KV_RANK, NONE, LHI_ROLE_K_NORM, ALWAYS},
@@ -116,75 +116,75 @@ static const row deepseek_layer[] = {
     DENSE_ROWS SIGMOID_ROWS
 };
 
-static const row mixtral_layer[] = {
+static const tensor_row mixtral_layer[] = {
     ATTENTION_ROWS
     {"block_sparse_moe.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, ALWAYS},
 };
-static const row mixtral_expert[] = {
+static const tensor_row mixtral_expert[] = {
     {"w1.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
-    {"w3.weight", EXPERT_F, H, LHI_ROLE_NEXT, ALWAYS},
-    {"w2.weight", H, EXPERT_F, LHI_ROLE_NEXT, ALWAYS},
+    {"w3.weight", EXPERT_F, H, LHI_ROLE_CONTINUED, ALWAYS},
+    {"w2.weight", H, EXPERT_F, LHI_ROLE_CONTINUED, ALWAYS},
 };
 
-static const row qwen2_moe_layer[] = {
+static const tensor_row qwen2_moe_layer[] = {
     ATTENTION_ROWS DENSE_ROWS
     {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
     {"mlp.shared_expert.gate_proj.weight", SHARED_F, H, LHI_ROLE_SHARED,
      IF_MOE},
-    {"mlp.shared_expert.up_proj.weight", SHARED_F, H, LHI_ROLE_NEXT, IF_MOE},
-    {"mlp.shared_expert.down_proj.weight", H, SHARED_F, LHI_ROLE_NEXT, IF_MOE},
+    {"mlp.shared_expert.up_proj.weight", SHARED_F, H, LHI_ROLE_CONTINUED, IF_MOE},
+    {"mlp.shared_expert.down_proj.weight", H, SHARED_F, LHI_ROLE_CONTINUED, IF_MOE},
     {"mlp.shared_expert_gate.weight", ONE, H, LHI_ROLE_SHARED_GATE, IF_MOE},
 };
-static const row qwen3_moe_layer[] = {
+static const tensor_row qwen3_moe_layer[] = {
     ATTENTION_ROWS DENSE_ROWS
     {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
 };
-static const row glm4_moe_layer[] = {ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
+static const tensor_row glm4_moe_layer[] = {ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
 /* Tensors of an MTP module around its layer, named as in DeepSeek-V3's
  * checkpoints. */
-static const row module_front[] = {
+static const tensor_row module_front[] = {
     {"enorm.weight", H, NONE, LHI_ROLE_ENORM, ALWAYS},
     {"hnorm.weight", H, NONE, LHI_ROLE_HNORM, ALWAYS},
-    {"eh_proj.weight", H, TWO_H, LHI_ROLE_JOIN, ALWAYS},
+    {"eh_proj.weight", H, TWO_H, LHI_ROLE_MTP_JOIN, ALWAYS},
 };
-static const row module_back[] = {
+static const tensor_row module_back[] = {
     {"shared_head.norm.weight", H, NONE, LHI_ROLE_MODULE_NORM, ALWAYS},
 };
 /* Tensors of each expert in these families. */
-static const row mlp_expert[] = {
+static const tensor_row mlp_expert[] = {
     {"gate_proj.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
-    {"up_proj.weight", EXPERT_F, H, LHI_ROLE_NEXT, ALWAYS},
-    {"down_proj.weight", H, EXPERT_F, LHI_ROLE_NEXT, ALWAYS},
+    {"up_proj.weight", EXPERT_F, H, LHI_ROLE_CONTINUED, ALWAYS},
+    {"down_proj.weight", H, EXPERT_F, LHI_ROLE_CONTINUED, ALWAYS},
 };
 
-static const row gpt2_front[] = {
+static const tensor_row gpt2_front[] = {
     {"transformer.wte.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS},
     {"transformer.wpe.weight", POSITIONS, H, LHI_ROLE_POSITIONS, ALWAYS}};
-static const row gpt2_layer[] = {
+static const tensor_row gpt2_layer[] = {
     {"ln_1.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
-    {"ln_1.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"ln_1.bias", H, NONE, LHI_ROLE_CONTINUED, ALWAYS},
     {"attn.c_attn.weight", H, QKV, LHI_ROLE_QKV, ALWAYS},
     {"attn.c_attn.bias", QKV, NONE, LHI_ROLE_QKV_BIAS, ALWAYS},
     {"attn.c_proj.weight", Q, H, LHI_ROLE_OUT, ALWAYS},
     {"attn.c_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, ALWAYS},
     {"ln_2.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
-    {"ln_2.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"ln_2.bias", H, NONE, LHI_ROLE_CONTINUED, ALWAYS},
     {"mlp.c_fc.weight", H, F, LHI_ROLE_GATE_UP, ALWAYS},
     {"mlp.c_fc.bias", F, NONE, LHI_ROLE_GATE_UP_BIAS, ALWAYS},
     {"mlp.c_proj.weight", F, H, LHI_ROLE_DOWN, ALWAYS},
     {"mlp.c_proj.bias", H, NONE, LHI_ROLE_DOWN_BIAS, ALWAYS},
 };
-static const row gpt2_back[] = {
+static const tensor_row gpt2_back[] = {
     {"transformer.ln_f.weight", H, NONE, LHI_ROLE_NORM, ALWAYS},
-    {"transformer.ln_f.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"transformer.ln_f.bias", H, NONE, LHI_ROLE_CONTINUED, ALWAYS},
     {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
 
-static const row falcon_front[] = {
+static const tensor_row falcon_front[] = {
     {"transformer.word_embeddings.weight", VOCAB, H, LHI_ROLE_EMBEDDING,
      ALWAYS}};
-static const row falcon_layer[] = {
+static const tensor_row falcon_layer[] = {
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
-    {"input_layernorm.bias", H, NONE, LHI_ROLE_NEXT, ALWAYS},
+    {"input_layernorm.bias", H, NONE, LHI_ROLE_CONTINUED, ALWAYS},
     {"self_attention.query_key_value.weight", QKV, H, LHI_ROLE_QKV, ALWAYS},
     {"self_attention.dense.weight", H, Q, LHI_ROLE_OUT, ALWAYS},
     {"mlp.dense_h_to_4h.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
@@ -193,53 +193,53 @@ static const row falcon_layer[] = {
 
 /* A table section. */
 typedef struct rows {
-    const row *rows;
+    const tensor_row *rows;
     uint32_t n;
 } rows;
 
 /* The table of one model family. */
-typedef struct names {
+typedef struct family_table {
     const char *layers; /* prefix before the layer's number */
     rows front, layer, back;
     const char *experts; /* within a layer, before the expert's number */
     rows expert;         /* per expert, after the layer's rows */
-} names;
+} family_table;
 
 #define ROWS(list)                                                             \
     {                                                                          \
         (list), sizeof(list) / sizeof *(list)                                  \
     }
 
-static const names llama = {"model.layers", ROWS(llama_front),
+static const family_table llama = {"model.layers", ROWS(llama_front),
                             ROWS(llama_layer), ROWS(llama_back),
                             NULL,           {NULL, 0}};
-static const names gpt2 = {"transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer),
+static const family_table gpt2 = {"transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer),
                            ROWS(gpt2_back),  NULL,             {NULL, 0}};
-static const names falcon = {
+static const family_table falcon = {
     "transformer.h", ROWS(falcon_front), ROWS(falcon_layer),
     ROWS(gpt2_back), NULL,               {NULL, 0}};
-static const names deepseek = {
+static const family_table deepseek = {
     "model.layers",   ROWS(llama_front), ROWS(deepseek_layer),
     ROWS(llama_back), "mlp.experts",     ROWS(mlp_expert)};
-static const names mixtral = {"model.layers",
+static const family_table mixtral = {"model.layers",
                               ROWS(llama_front),
                               ROWS(mixtral_layer),
                               ROWS(llama_back),
                               "block_sparse_moe.experts",
                               ROWS(mixtral_expert)};
-static const names qwen2_moe = {"model.layers",        ROWS(llama_front),
+static const family_table qwen2_moe = {"model.layers",        ROWS(llama_front),
                                 ROWS(qwen2_moe_layer), ROWS(llama_back),
                                 "mlp.experts",         ROWS(mlp_expert)};
-static const names qwen3_moe = {"model.layers",        ROWS(llama_front),
+static const family_table qwen3_moe = {"model.layers",        ROWS(llama_front),
                                 ROWS(qwen3_moe_layer), ROWS(llama_back),
                                 "mlp.experts",         ROWS(mlp_expert)};
-static const names glm4_moe = {"model.layers",       ROWS(llama_front),
+static const family_table glm4_moe = {"model.layers",       ROWS(llama_front),
                                ROWS(glm4_moe_layer), ROWS(llama_back),
                                "mlp.experts",        ROWS(mlp_expert)};
 
-static const names *names_of(const lh_model *m)
+static const family_table *find_family_table(const lh_model *m)
 {
-    switch (lhi_family_known(m)) {
+    switch (lhi_family_get(m)) {
     case LHI_FAMILY_GPT2:
         return &gpt2;
     case LHI_FAMILY_FALCON:
@@ -263,7 +263,7 @@ static const rows module_rows[2] = {ROWS(module_front), ROWS(module_back)};
 
 /* Checks whether the model has the row's tensor; `layer` is ignored for rows
  * outside layers. */
-static bool is_needed(const lh_model *m, uint32_t layer, const row *r)
+static bool has_tensor(const lh_model *m, uint32_t layer, const tensor_row *r)
 {
     switch (r->need) {
     case IF_DENSE:
@@ -291,20 +291,20 @@ static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list.n; i++)
-        n += is_needed(m, layer, &list.rows[i]);
+        n += has_tensor(m, layer, &list.rows[i]);
     return n;
 }
 
-static const row *find_row(const lh_model *m, uint32_t layer, rows list,
+static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
                            uint32_t number)
 {
     uint32_t i = 0;
-    while (!is_needed(m, layer, &list.rows[i]) || number-- > 0)
+    while (!has_tensor(m, layer, &list.rows[i]) || number-- > 0)
         i++;
     return &list.rows[i];
 }
 
-static uint32_t width_of(const lh_model *m, side of)
+static uint32_t width_of(const lh_model *m, dimension of)
 {
     uint32_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
     switch (of) {
@@ -322,7 +322,7 @@ static uint32_t width_of(const lh_model *m, side of)
         return m->head_dim;
     case Q_RANK:
         return m->q_lora_rank;
-    case Q_FROM:
+    case Q_INPUT:
         return m->q_lora_rank ? m->q_lora_rank : m->hidden;
     case KV_RANK:
         return m->kv_lora_rank;
@@ -353,20 +353,20 @@ static uint32_t width_of(const lh_model *m, side of)
 
 /* Checks whether tensor parallelism cuts the side. Latents are whole on each
  * rank; experts may be. */
-static bool is_cut(side of)
+static bool is_cut(dimension of)
 {
     return of == Q || of == KV || of == QKV || of == KV_UP || of == OUT ||
            of == F || of == SHARED_F || of == EXPERT_F || of == VOCAB;
 }
 
-uint32_t lhi_n_front_tensors(const lh_model *m)
+uint32_t lhi_count_front_tensors(const lh_model *m)
 {
-    return count_rows(m, 0, names_of(m)->front);
+    return count_rows(m, 0, find_family_table(m)->front);
 }
 
-uint32_t lhi_n_layer_tensors(const lh_model *m, uint32_t layer)
+uint32_t lhi_count_layer_tensors(const lh_model *m, uint32_t layer)
 {
-    const names *lists = names_of(m);
+    const family_table *lists = find_family_table(m);
     uint32_t n = count_rows(m, layer, lists->layer);
     if (lhi_layer_is_moe(m, layer))
         n += m->experts * lists->expert.n;
@@ -377,9 +377,9 @@ uint32_t lhi_n_layer_tensors(const lh_model *m, uint32_t layer)
 
 uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
 {
-    uint32_t index = lhi_n_front_tensors(m);
+    uint32_t index = lhi_count_front_tensors(m);
     for (uint32_t i = 0; i < layer; i++)
-        index += lhi_n_layer_tensors(m, i);
+        index += lhi_count_layer_tensors(m, i);
     return index;
 }
 
@@ -388,23 +388,23 @@ uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
 uint32_t lhi_module_tensor_index(const lh_model *m, uint32_t module)
 {
     uint32_t index = lhi_layer_tensor_index(m, m->layers) +
-                     count_rows(m, 0, names_of(m)->back) +
-                     lhi_copies_embedding(m);
+                     count_rows(m, 0, find_family_table(m)->back) +
+                     lhi_has_separate_embedding_copy(m);
     for (uint32_t k = 0; k < module; k++)
-        index += lhi_n_layer_tensors(m, m->layers + k);
+        index += lhi_count_layer_tensors(m, m->layers + k);
     return index;
 }
 
-uint32_t lhi_n_model_tensors(const lh_model *m)
+uint32_t lhi_count_model_tensors(const lh_model *m)
 {
     return lhi_module_tensor_index(m, m->mtp_layers);
 }
 
 /* Returns the row for the layer's tensor `index`; also for a module's layer. */
-static const row *layer_row_of(const lh_model *m, uint32_t layer,
+static const tensor_row *find_layer_row(const lh_model *m, uint32_t layer,
                                uint32_t index, uint32_t *expert)
 {
-    const names *lists = names_of(m);
+    const family_table *lists = find_family_table(m);
     uint32_t before = layer >= m->layers ? module_rows[0].n : 0;
     uint32_t common = count_rows(m, layer, lists->layer);
     uint32_t experts =
@@ -422,18 +422,18 @@ static const row *layer_row_of(const lh_model *m, uint32_t layer,
 }
 
 /* Returns the row for the model's tensor `index`. */
-static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
+static const tensor_row *find_model_row(const lh_model *m, uint32_t index, uint32_t *layer,
                          uint32_t *expert)
 {
-    static const row copy = {NULL, VOCAB, H, LHI_ROLE_EMBEDDING_COPY, ALWAYS};
-    const names *lists = names_of(m);
-    uint32_t front = lhi_n_front_tensors(m), at = 0, n;
+    static const tensor_row copy = {NULL, VOCAB, H, LHI_ROLE_EMBEDDING_COPY, ALWAYS};
+    const family_table *lists = find_family_table(m);
+    uint32_t front = lhi_count_front_tensors(m), at = 0, n;
     uint32_t back = count_rows(m, 0, lists->back);
     *layer = *expert = UINT32_MAX;
     if (index < front)
         return find_row(m, 0, lists->front, index);
     index -= front;
-    while (at < m->layers && index >= (n = lhi_n_layer_tensors(m, at))) {
+    while (at < m->layers && index >= (n = lhi_count_layer_tensors(m, at))) {
         index -= n;
         at++;
     }
@@ -441,23 +441,23 @@ static const row *row_of(const lh_model *m, uint32_t index, uint32_t *layer,
         return find_row(m, 0, lists->back, index);
     if (at == m->layers) {
         index -= back;
-        if (lhi_copies_embedding(m) && index-- == 0)
+        if (lhi_has_separate_embedding_copy(m) && index-- == 0)
             return &copy;
-        while (index >= (n = lhi_n_layer_tensors(m, at))) {
+        while (index >= (n = lhi_count_layer_tensors(m, at))) {
             index -= n;
             at++;
         }
     }
     *layer = at;
-    return layer_row_of(m, at, index, expert);
+    return find_layer_row(m, at, index, expert);
 }
 
-void lhi_model_tensor_of(const lh_model *m, uint32_t index,
+void lhi_describe_model_tensor(const lh_model *m, uint32_t index,
                          lhi_model_tensor *out)
 {
     uint32_t layer, expert;
-    const names *lists = names_of(m);
-    const row *r = row_of(m, index, &layer, &expert);
+    const family_table *lists = find_family_table(m);
+    const tensor_row *r = find_model_row(m, index, &layer, &expert);
     bool copies = (r->role == LHI_ROLE_HEAD && m->tied_embeddings) ||
                   r->role == LHI_ROLE_EMBEDDING_COPY;
     const char *name = copies ? lists->front.rows[0].name : r->name;
@@ -476,16 +476,16 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
     out->expert = expert;
     out->layer = layer;
     out->role = r->role;
-    out->copies = copies;
+    out->is_tied_copy = copies;
     out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
                : is_cut(r->columns) ? LHI_CUT_COLUMNS
                                     : LHI_CUT_NOT;
     /* A parallel block (Falcon) has one key and value head. */
     bool fused = r->rows == QKV || r->columns == QKV;
     out->parts = fused && !m->parallel_block ? 3 : 1;
-    out->common =
+    out->n_common_rows =
         fused && m->parallel_block ? 2 * m->kv_heads * m->head_dim : 0;
-    out->most = r->rows == KV ? m->kv_heads : 0;
+    out->max_slices = r->rows == KV ? m->kv_heads : 0;
     out->is_bias = r->role == LHI_ROLE_ROUTER_BIAS ||
                    (length > 5 && strcmp(name + length - 5, ".bias") == 0);
 }
@@ -493,17 +493,17 @@ void lhi_model_tensor_of(const lh_model *m, uint32_t index,
 lhi_slice lhi_model_slice(const lhi_model_tensor *t, uint32_t ranks,
                           uint32_t mine)
 {
-    uint32_t n = t->most && t->most < ranks ? t->most : ranks;
+    uint32_t n = t->max_slices && t->max_slices < ranks ? t->max_slices : ranks;
     if (t->cut == LHI_CUT_NOT)
         n = 1;
     const lhi_slice first = {.cut = t->cut,
                              .parts = t->parts,
                              .ranks = n,
                              .sharers = ranks / n,
-                             .common = t->common,
+                             .n_common_rows = t->n_common_rows,
                              .rows = t->rows,
                              .columns = t->columns};
-    return lhi_slice_at(&first, mine);
+    return lhi_slice_for_rank(&first, mine);
 }
 
 double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)
@@ -511,7 +511,7 @@ double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)
     double values = 0;
     for (uint32_t i = first; i < first + n; i++) {
         uint32_t layer, expert;
-        const row *r = row_of(m, i, &layer, &expert);
+        const tensor_row *r = find_model_row(m, i, &layer, &expert);
         double columns = r->columns ? width_of(m, r->columns) : 1;
         values += width_of(m, r->rows) * columns;
     }

@@ -11,7 +11,7 @@
 
 /* A tensor's role on the device. */
 typedef enum lhi_role {
-    LHI_ROLE_NEXT, /* contiguous with, and part of, the one before */
+    LHI_ROLE_CONTINUED, /* contiguous with, and part of, the one before */
     LHI_ROLE_EMBEDDING,
     LHI_ROLE_POSITIONS,
     LHI_ROLE_NORM1, /* weight; biases follow */
@@ -42,7 +42,7 @@ typedef enum lhi_role {
     LHI_ROLE_EMBEDDING_COPY,
     LHI_ROLE_ENORM,
     LHI_ROLE_HNORM,
-    LHI_ROLE_JOIN, /* columns for the embedding, then for the state */
+    LHI_ROLE_MTP_JOIN, /* columns for the embedding, then for the state */
     LHI_ROLE_MODULE_NORM,
 } lhi_role;
 
@@ -55,23 +55,23 @@ typedef struct lhi_model_tensor {
     bool is_bias; /* initial value 0 */
     uint32_t expert; /* UINT32_MAX: none */
     uint32_t layer;  /* UINT32_MAX: none; model->layers + k: module k */
-    bool copies;     /* tied to the embedding and stored only as that */
+    bool is_tied_copy;     /* tied to the embedding and stored only as that */
     /* How tensor parallelism cuts the tensor: along a side as wide as heads,
      * MLP or vocabulary. */
     lhi_cut cut;
     uint32_t parts; /* matrices along that side */
-    uint32_t most;  /* maximum slices; 0: unlimited */
-    uint32_t common; /* uncut rows, of keys and values */
+    uint32_t max_slices;  /* maximum slices; 0: unlimited */
+    uint32_t n_common_rows; /* uncut rows, of keys and values */
 } lhi_model_tensor;
 
 /* Counts the tensors before the layers. In the model's order these are followed
  * by the layers', those after the layers, and the modules'. A tied head counts,
  * as does the modules' copy of the embedding. */
-uint32_t lhi_n_front_tensors(const lh_model *model);
+uint32_t lhi_count_front_tensors(const lh_model *model);
 /* Counts a layer's tensors. */
-uint32_t lhi_n_layer_tensors(const lh_model *model, uint32_t layer);
+uint32_t lhi_count_layer_tensors(const lh_model *model, uint32_t layer);
 /* Counts all tensors of a model. */
-uint32_t lhi_n_model_tensors(const lh_model *model);
+uint32_t lhi_count_model_tensors(const lh_model *model);
 /* Returns the index of a layer's first tensor; `layer` = model->layers: the
  * norm before the head. */
 uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
@@ -79,7 +79,7 @@ uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
  */
 uint32_t lhi_module_tensor_index(const lh_model *model, uint32_t module);
 /* Describes the model's tensor `index`. */
-void lhi_model_tensor_of(const lh_model *model, uint32_t index,
+void lhi_describe_model_tensor(const lh_model *model, uint32_t index,
                          lhi_model_tensor *out);
 /* Returns rank `mine`'s slice of a tensor among `ranks`. A slice limit, if any,
  * and `ranks` must divide one another. */

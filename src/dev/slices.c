@@ -10,7 +10,7 @@ size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i)
     return per * i + rest * i / ranks;
 }
 
-lhi_slice lhi_slice_at(const lhi_slice *slice, uint32_t rank)
+lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank)
 {
     lhi_slice out = *slice;
     out.mine = rank / slice->sharers;
@@ -25,34 +25,34 @@ static size_t width_of(const lhi_slice *s)
 /* Computes the slice's start and length in each matrix along the cut side. */
 static void find_part(const lhi_slice *s, size_t side, size_t *first, size_t *n)
 {
-    size_t all = (side - s->common) / s->parts;
+    size_t all = (side - s->n_common_rows) / s->parts;
     *first = lhi_slice_first(all, s->ranks, s->mine);
     *n = lhi_slice_first(all, s->ranks, s->mine + 1) - *first;
 }
 
-size_t lhi_slice_values(const lhi_slice *s)
+size_t lhi_slice_count_values(const lhi_slice *s)
 {
     size_t first, n, width = width_of(s);
     if (s->cut == LHI_CUT_NOT || s->ranks == 1)
         return s->rows * width;
     bool by_rows = s->cut == LHI_CUT_ROWS;
     find_part(s, by_rows ? s->rows : width, &first, &n);
-    return (n * s->parts + s->common) * (by_rows ? width : s->rows);
+    return (n * s->parts + s->n_common_rows) * (by_rows ? width : s->rows);
 }
 
-size_t lhi_slice_own(const lhi_slice *s, uint32_t rank)
+size_t lhi_slice_count_own_values(const lhi_slice *s, uint32_t rank)
 {
-    size_t all = lhi_slice_values(s);
+    size_t all = lhi_slice_count_values(s);
     if (!lhi_slice_is_first(s, rank))
         return 0;
-    return s->ranks == 1 || s->mine == 0 ? all : all - s->common * width_of(s);
+    return s->ranks == 1 || s->mine == 0 ? all : all - s->n_common_rows * width_of(s);
 }
 
-size_t lhi_slice_n_runs(const lhi_slice *s)
+size_t lhi_slice_count_runs(const lhi_slice *s)
 {
     if (s->cut == LHI_CUT_NOT || s->ranks == 1)
         return 1;
-    return s->cut == LHI_CUT_ROWS ? s->parts + (s->common > 0)
+    return s->cut == LHI_CUT_ROWS ? s->parts + (s->n_common_rows > 0)
                                   : (size_t)s->rows * s->parts;
 }
 
@@ -63,10 +63,10 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
         return (lhi_slice_run){0, 0, s->rows * width};
     if (s->cut == LHI_CUT_ROWS) {
         find_part(s, s->rows, &first, &n);
-        size_t cut = s->rows - s->common, part = cut / s->parts;
+        size_t cut = s->rows - s->n_common_rows, part = cut / s->parts;
         if (run == s->parts)
             return (lhi_slice_run){run * n * width, cut * width,
-                                   s->common * width};
+                                   s->n_common_rows * width};
         return (lhi_slice_run){run * n * width, (run * part + first) * width,
                                n * width};
     }
@@ -77,34 +77,34 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
 }
 
 /* Copies the slice's values [first, first + n) run by run. */
-static void move(const lhi_slice *s, float *whole, size_t first, size_t n,
+static void copy_runs(const lhi_slice *s, float *whole, size_t first, size_t n,
                  float *values, bool puts)
 {
     if (n == 0)
         return;
-    size_t each = lhi_slice_run_of(s, 0).n, last = lhi_slice_n_runs(s) - 1;
+    size_t each = lhi_slice_run_of(s, 0).n, last = lhi_slice_count_runs(s) - 1;
     /* The last run may be longer, since it includes the common rows. */
     for (size_t k = first / each < last ? first / each : last;
          k <= last && k * each < first + n; k++) {
         lhi_slice_run run = lhi_slice_run_of(s, k);
-        size_t from = run.here > first ? run.here : first;
-        size_t end = run.here + run.n;
+        size_t from = run.slice_offset > first ? run.slice_offset : first;
+        size_t end = run.slice_offset + run.n;
         size_t to = end < first + n ? end : first + n;
-        float *there = whole + run.whole + (from - run.here);
+        float *there = whole + run.tensor_offset + (from - run.slice_offset);
         float *here = values + (from - first);
         memcpy(puts ? there : here, puts ? here : there,
                (to - from) * sizeof *here);
     }
 }
 
-void lhi_slice_take(const lhi_slice *s, const float *whole, size_t first,
+void lhi_slice_read(const lhi_slice *s, const float *whole, size_t first,
                     size_t n, float *out)
 {
-    move(s, (float *)(uintptr_t)whole, first, n, out, false);
+    copy_runs(s, (float *)(uintptr_t)whole, first, n, out, false);
 }
 
-void lhi_slice_put(const lhi_slice *s, const float *values, size_t first,
+void lhi_slice_write(const lhi_slice *s, const float *values, size_t first,
                    size_t n, float *whole)
 {
-    move(s, whole, first, n, (float *)(uintptr_t)values, true);
+    copy_runs(s, whole, first, n, (float *)(uintptr_t)values, true);
 }

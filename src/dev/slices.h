@@ -29,39 +29,39 @@ typedef struct lhi_slice {
     uint32_t parts;         /* matrices along the cut side; 1: one matrix */
     uint32_t ranks, mine;   /* number of slices, own index; 1, 0: not cut */
     uint32_t sharers;       /* ranks per slice */
-    uint32_t common;        /* uncut rows, if rows are cut */
+    uint32_t n_common_rows;        /* uncut rows, if rows are cut */
     uint32_t rows, columns; /* full tensor; columns 0: a vector */
 } lhi_slice;
 
 /* A run of values contiguous both in the slice and in the full tensor. */
 typedef struct lhi_slice_run {
-    size_t here, whole, n;
+    size_t slice_offset, tensor_offset, n;
 } lhi_slice_run;
 
 /* Returns the first of n units that rank `i` out of `ranks` has. */
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i);
 /* Returns rank `rank`'s slice of the same tensor. */
-lhi_slice lhi_slice_at(const lhi_slice *slice, uint32_t rank);
+lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank);
 /* Checks whether no lower rank has the same slice. */
 static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)
 {
     return rank % slice->sharers == 0;
 }
 /* Counts the leading values in the slice of `rank` that no lower rank has. */
-size_t lhi_slice_own(const lhi_slice *slice, uint32_t rank);
+size_t lhi_slice_count_own_values(const lhi_slice *slice, uint32_t rank);
 /* Counts the slice's values. */
-size_t lhi_slice_values(const lhi_slice *slice);
+size_t lhi_slice_count_values(const lhi_slice *slice);
 /* Counts the slice's runs. */
-size_t lhi_slice_n_runs(const lhi_slice *slice);
+size_t lhi_slice_count_runs(const lhi_slice *slice);
 /* Returns a run by its index. */
 lhi_slice_run lhi_slice_run_of(const lhi_slice *slice, size_t run);
 
 /* Copies the slice's values first .. first + n - 1 out of the full tensor. */
-void lhi_slice_take(const lhi_slice *slice, const float *whole, size_t first,
+void lhi_slice_read(const lhi_slice *slice, const float *whole, size_t first,
                     size_t n, float *out);
 /* Copies values into positions first .. first + n - 1 of the slice within the
  * full tensor. */
-void lhi_slice_put(const lhi_slice *slice, const float *values, size_t first,
+void lhi_slice_write(const lhi_slice *slice, const float *values, size_t first,
                    size_t n, float *whole);
 
 #endif

@@ -64,7 +64,7 @@ static bool is_space(uint32_t c)
            c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-static class class_of(const unsigned char *p, size_t n, size_t *size)
+static class classify(const unsigned char *p, size_t n, size_t *size)
 {
     uint32_t c = decode(p, n, size);
     if (is_space(c))
@@ -78,18 +78,18 @@ static class class_of(const unsigned char *p, size_t n, size_t *size)
 
 /* Returns the end of the run of characters in one class from `at` on; *last
  * receives the offset of its last character. */
-static size_t run_end(const unsigned char *p, size_t len, size_t at, class of,
+static size_t find_run_end(const unsigned char *p, size_t len, size_t at, class of,
                       size_t *last)
 {
     size_t size;
-    while (at < len && class_of(p + at, len - at, &size) == of) {
+    while (at < len && classify(p + at, len - at, &size) == of) {
         *last = at;
         at += size;
     }
     return at;
 }
 
-size_t lhi_word(const char *text, size_t len)
+size_t lhi_pretokenize_word(const char *text, size_t len)
 {
     static const char *const ends[] = {"'s", "'t",  "'re", "'ve",
                                        "'m", "'ll", "'d"};
@@ -100,15 +100,15 @@ size_t lhi_word(const char *text, size_t len)
         if (n <= len && memcmp(text, ends[i], n) == 0)
             return n;
     }
-    class first = class_of(p, len, &size);
+    class first = classify(p, len, &size);
     if (first != SPACE)
-        return run_end(p, len, 0, first, &last);
+        return find_run_end(p, len, 0, first, &last);
     if (p[0] == ' ' && len > 1) {
-        class next = class_of(p + 1, len - 1, &size);
+        class next = classify(p + 1, len - 1, &size);
         if (next != SPACE)
-            return run_end(p, len, 1, next, &last);
+            return find_run_end(p, len, 1, next, &last);
     }
     /* A run of spaces, except the last one, which belongs to the next word. */
-    end = run_end(p, len, 0, SPACE, &last);
+    end = find_run_end(p, len, 0, SPACE, &last);
     return end == len || last == 0 ? end : last;
 }

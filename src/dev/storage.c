@@ -20,7 +20,7 @@ typedef struct copy {
     uint32_t n_pieces, room;
     bool is_back;
     int64_t least_ns;
-    lhi_copied when;
+    lhi_storage_times when;
 } copy;
 
 /* A mapped range of the file. */
@@ -54,7 +54,7 @@ static lh_status fail_folder(const char *folder, const char *what,
 }
 
 /* Copies the bytes of all pieces. */
-static void move(lhi_storage *s, const copy *c)
+static void copy_pieces(lhi_storage *s, const copy *c)
 {
     unsigned char *at = c->block->at;
     for (uint32_t i = 0; i < c->n_pieces && !atomic_load(&s->stop); i++) {
@@ -71,10 +71,10 @@ static void move(lhi_storage *s, const copy *c)
  * could have started, so that a late wake-up does not slow the stream down. */
 static void run_copy(lhi_storage *s, copy *c)
 {
-    lhi_copied *when = &c->when;
+    lhi_storage_times *when = &c->when;
     when->depart_ns = when->ready_ns > s->free_ns ? when->ready_ns : s->free_ns;
     pthread_mutex_unlock(&s->lock);
-    move(s, c);
+    copy_pieces(s, c);
     int64_t moved_ns = lhi_now_ns();
     pthread_mutex_lock(&s->lock);
     when->end_ns = when->depart_ns + c->least_ns;
@@ -157,7 +157,7 @@ lh_status lhi_storage_open(const char *folder, lhi_storage **out, lh_error *err)
     pthread_cond_init(&s->changed, &clock);
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&s->lock, NULL);
-    status = lhi_thread_ordinary(&s->thread, thread_main, s, err);
+    status = lhi_start_normal_thread(&s->thread, thread_main, s, err);
     if (status != LH_OK) {
         pthread_cond_destroy(&s->changed);
         pthread_mutex_destroy(&s->lock);
@@ -182,7 +182,7 @@ void lhi_storage_close(lhi_storage *s)
     free_storage(s);
 }
 
-size_t lhi_storage_room(size_t size)
+size_t lhi_storage_block_bytes(size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (size + page - 1) / page * page;
@@ -190,7 +190,7 @@ size_t lhi_storage_room(size_t size)
 
 /* Allocates disk space up front: writing a mapped page without disk space would
  * kill the process. */
-static lh_status take_room(lhi_storage *s, size_t size, lh_error *err)
+static lh_status allocate_disk_space(lhi_storage *s, size_t size, lh_error *err)
 {
     int failed;
     do
@@ -206,14 +206,14 @@ static lh_status take_room(lhi_storage *s, size_t size, lh_error *err)
                     (double)s->size / (1 << 20), strerror(failed));
 }
 
-lh_status lhi_storage_grow(lhi_storage *s, size_t size, lhi_storage_block **out,
+lh_status lhi_storage_add_block(lhi_storage *s, size_t size, lhi_storage_block **out,
                            lh_error *err)
 {
-    size_t room = lhi_storage_room(size ? size : 1);
+    size_t room = lhi_storage_block_bytes(size ? size : 1);
     mapping *m = calloc(1, sizeof *m);
     if (!m)
         return lhi_fail_nomem(err);
-    lh_status status = take_room(s, room, err);
+    lh_status status = allocate_disk_space(s, room, err);
     void *at = MAP_FAILED;
     if (status == LH_OK) {
         at = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd,
@@ -233,12 +233,12 @@ lh_status lhi_storage_grow(lhi_storage *s, size_t size, lhi_storage_block **out,
     return LH_OK;
 }
 
-size_t lhi_storage_held(const lhi_storage *s)
+size_t lhi_storage_file_bytes(const lhi_storage *s)
 {
     return s->size;
 }
 
-void lhi_storage_begin(lhi_storage *s)
+void lhi_storage_begin_step(lhi_storage *s)
 {
     pthread_mutex_lock(&s->lock);
     while (s->n_done < s->n_begun)
@@ -264,7 +264,7 @@ static copy *next_copy(lhi_storage *s)
 }
 
 /* Copies the list of pieces into the record. */
-static bool take_pieces(copy *c, const lhi_storage_piece *pieces, uint32_t n)
+static bool store_pieces(copy *c, const lhi_storage_piece *pieces, uint32_t n)
 {
     if (n > c->room) {
         lhi_storage_piece *more = realloc(c->pieces, n * sizeof *more);
@@ -285,12 +285,12 @@ lh_status lhi_storage_copy(lhi_storage *s, lhi_storage_block *block,
 {
     pthread_mutex_lock(&s->lock);
     copy *c = next_copy(s);
-    bool ok = c && take_pieces(c, pieces, n);
+    bool ok = c && store_pieces(c, pieces, n);
     if (ok) {
         c->block = block;
         c->is_back = is_back;
         c->least_ns = least_ns;
-        c->when = (lhi_copied){.ready_ns = lhi_now_ns()};
+        c->when = (lhi_storage_times){.ready_ns = lhi_now_ns()};
         s->n_begun++;
         pthread_cond_broadcast(&s->changed);
     }
@@ -298,7 +298,7 @@ lh_status lhi_storage_copy(lhi_storage *s, lhi_storage_block *block,
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
-bool lhi_storage_await(lhi_storage *s, uint32_t n, int64_t until_ns)
+bool lhi_storage_wait(lhi_storage *s, uint32_t n, int64_t until_ns)
 {
     const struct timespec until = lhi_timespec(until_ns);
     pthread_mutex_lock(&s->lock);
@@ -311,10 +311,10 @@ bool lhi_storage_await(lhi_storage *s, uint32_t n, int64_t until_ns)
     return done;
 }
 
-lhi_copied lhi_storage_copied(lhi_storage *s, uint32_t i)
+lhi_storage_times lhi_storage_copy_times(lhi_storage *s, uint32_t i)
 {
     pthread_mutex_lock(&s->lock);
-    lhi_copied when = s->copies[i]->when;
+    lhi_storage_times when = s->copies[i]->when;
     pthread_mutex_unlock(&s->lock);
     return when;
 }

@@ -28,9 +28,9 @@ typedef struct lhi_storage_piece {
 } lhi_storage_piece;
 
 /* Times of a copy, CLOCK_MONOTONIC. */
-typedef struct lhi_copied {
+typedef struct lhi_storage_times {
     int64_t ready_ns, depart_ns, end_ns;
-} lhi_copied;
+} lhi_storage_times;
 
 /* Creates the file in `folder`. LH_EIO: creation failed; `err` has the cause
  * and the remedy. */
@@ -41,14 +41,14 @@ void lhi_storage_close(lhi_storage *storage);
 
 /* Extends the file by a block of `size` bytes, valid until the storage is
  * closed. LH_EIO: the disk is full. */
-lh_status lhi_storage_grow(lhi_storage *storage, size_t size,
+lh_status lhi_storage_add_block(lhi_storage *storage, size_t size,
                            lhi_storage_block **out, lh_error *err);
 /* Returns the file space for a block in bytes: whole pages. */
-size_t lhi_storage_room(size_t size);
-size_t lhi_storage_held(const lhi_storage *storage); /* current file size */
+size_t lhi_storage_block_bytes(size_t size);
+size_t lhi_storage_file_bytes(const lhi_storage *storage); /* current file size */
 
 /* Starts a new step: waits for running copies and resets the count. */
-void lhi_storage_begin(lhi_storage *storage);
+void lhi_storage_begin_step(lhi_storage *storage);
 /* Starts a copy of `n` pieces to the block, contiguously, or back from it. It
  * takes at least `least_ns`, counted from the previous copy's end. The list of
  * pieces is copied; their memory may not be touched until the copy is done. */
@@ -57,8 +57,8 @@ lh_status lhi_storage_copy(lhi_storage *storage, lhi_storage_block *block,
                            bool is_back, int64_t least_ns, lh_error *err);
 /* Waits until `until_ns` (CLOCK_MONOTONIC) for the step's first `n` copies.
  * Returns whether they are done. */
-bool lhi_storage_await(lhi_storage *storage, uint32_t n, int64_t until_ns);
+bool lhi_storage_wait(lhi_storage *storage, uint32_t n, int64_t until_ns);
 /* Returns the times of copy i, which must be done. */
-lhi_copied lhi_storage_copied(lhi_storage *storage, uint32_t i);
+lhi_storage_times lhi_storage_copy_times(lhi_storage *storage, uint32_t i);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct timed {
 
 /* Returns the duration of a pass. Parts of a split W have shares that sum up
  * exactly. */
-static int64_t time_of(const lh_chunk *chunk, const lh_pass *pass)
+static int64_t pass_duration(const lh_chunk *chunk, const lh_pass *pass)
 {
     int64_t each = chunk->w_ns / pass->n_parts;
     int64_t rest = chunk->w_ns % pass->n_parts;
@@ -81,7 +81,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
         t->slips.lost_ns += late;
         span->start_ns = now;
     }
-    span->end_ns = span->start_ns + time_of(&t->chunks[pass->chunk], pass);
+    span->end_ns = span->start_ns + pass_duration(&t->chunks[pass->chunk], pass);
     if (span->end_ns > now)
         lhi_sleep_until(span->end_ns);
     return LH_OK;
@@ -113,7 +113,7 @@ static lhi_tensor *timed_tensor(lhi_device *device, uint32_t chunk, uint32_t i)
     return NULL;
 }
 
-static void timed_held(const lhi_device *device,
+static void timed_add_memory(const lhi_device *device,
                        int64_t bytes[LH_N_MEMORY_KINDS])
 {
     (void)device;
@@ -136,10 +136,10 @@ static const lhi_device_ops timed_ops = {
     .n_tensors = timed_n_tensors,
     .tensor = timed_tensor,
     .peak_bytes = timed_peak_bytes,
-    .held = timed_held,
+    .add_memory = timed_add_memory,
 };
 
-lhi_timed_slips lhi_timed_take_slips(lhi_device *device)
+lhi_timed_slips lhi_timed_read_slips(lhi_device *device)
 {
     timed *t = (timed *)device;
     lhi_timed_slips slips = t->slips;
@@ -147,14 +147,14 @@ lhi_timed_slips lhi_timed_take_slips(lhi_device *device)
     return slips;
 }
 
-void lhi_timed_take_times(lhi_device *device, const lh_pipeline *pipeline)
+void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline)
 {
     timed *t = (timed *)device;
     for (uint32_t c = 0; c < t->n_chunks; c++)
         t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
 }
 
-const lh_chunk *lhi_timed_chunk(const lhi_device *device, uint32_t chunk)
+const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk)
 {
     return &((const timed *)device)->chunks[chunk];
 }
@@ -181,7 +181,7 @@ lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                  .chunks = chunks,
                  .message_bytes = message_bytes,
                  .slip_ns = slip_ns};
-    lhi_timed_take_times(&t->device, pipeline);
+    lhi_timed_set_pipeline(&t->device, pipeline);
     *out = &t->device;
     return LH_OK;
 }

@@ -13,12 +13,12 @@ typedef struct lhi_timed_slips {
 } lhi_timed_slips;
 
 /* Returns a timed device's slips since the last call and resets them. */
-lhi_timed_slips lhi_timed_take_slips(lhi_device *device);
+lhi_timed_slips lhi_timed_read_slips(lhi_device *device);
 
 /* Takes pass and data-parallel communication times from `pipeline` from the
  * next pass on. It must have the same chunks as the device's pipeline. */
-void lhi_timed_take_times(lhi_device *device, const lh_pipeline *pipeline);
+void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline);
 /* Returns a chunk with its current times. */
-const lh_chunk *lhi_timed_chunk(const lhi_device *device, uint32_t chunk);
+const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk);
 
 #endif

@@ -136,7 +136,7 @@ static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
 
 /* Parses "left right" or ["left", "right"] and copies to `buffer` of `room`
  * bytes. */
-static bool take_pair(const json_t *item, char *buffer, size_t room,
+static bool parse_pair(const json_t *item, char *buffer, size_t room,
                       const char **left, const char **right)
 {
     const char *text = json_string_value(item);
@@ -194,7 +194,7 @@ static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
         char buffer[1024];
         const char *left, *right;
         merge m = {.rank = (uint32_t)i};
-        if (!take_pair(json_array_get(list, i), buffer, sizeof buffer, &left,
+        if (!parse_pair(json_array_get(list, i), buffer, sizeof buffer, &left,
                        &right) ||
             !find_merge(vocab, left, right, &m))
             return lhi_fail(err, LH_EINPUT,
@@ -275,7 +275,7 @@ typedef struct word {
 } word;
 
 /* Adds the pair that begins at token i to the heap if it can be merged. */
-static bool enter_pair(const lhi_tokenizer *t, word *w, uint32_t i)
+static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
 {
     uint32_t next = w->next[i];
     if (next >= w->n)
@@ -290,7 +290,7 @@ static bool enter_pair(const lhi_tokenizer *t, word *w, uint32_t i)
                                      .rank = i,
                                      .seq = (uint64_t)(uint32_t)m->left << 32 |
                                             (uint32_t)m->right,
-                                     .what = (uint64_t)m->to});
+                                     .payload = (uint64_t)m->to});
 }
 
 /* Merges pairs until none is left. */
@@ -298,7 +298,7 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
 {
     lhi_event e;
     for (uint32_t i = 0; i < w->n; i++)
-        if (!enter_pair(t, w, i))
+        if (!push_candidate(t, w, i))
             return false;
     while (lhi_heap_pop(&w->heap, &e)) {
         uint32_t i = (uint32_t)e.rank, gone = w->next[i];
@@ -306,12 +306,12 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
             w->tokens[i] != (int32_t)(e.seq >> 32) ||
             w->tokens[gone] != (int32_t)(e.seq & UINT32_MAX))
             continue;
-        w->tokens[i] = (int32_t)e.what;
+        w->tokens[i] = (int32_t)e.payload;
         w->tokens[gone] = NONE;
         w->next[i] = w->next[gone];
         if (w->next[i] < w->n)
             w->last[w->next[i]] = i;
-        if (!enter_pair(t, w, i) || (i > 0 && !enter_pair(t, w, w->last[i])))
+        if (!push_candidate(t, w, i) || (i > 0 && !push_candidate(t, w, w->last[i])))
             return false;
     }
     return true;
@@ -346,7 +346,7 @@ static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
                             size_t len, uint32_t *out, size_t *n, lh_error *err)
 {
     for (size_t at = 0; at < len;) {
-        size_t size = t->splits ? lhi_word(text + at, len - at) : len;
+        size_t size = t->splits ? lhi_pretokenize_word(text + at, len - at) : len;
         LHI_TRY(encode_word(t, w, text + at, (uint32_t)size, out, n, err));
         at += size;
     }
@@ -357,7 +357,7 @@ static size_t longest_word(const lhi_tokenizer *t, const char *text, size_t len)
 {
     size_t most = t->splits ? 1 : len;
     for (size_t at = 0; t->splits && at < len;) {
-        size_t size = lhi_word(text + at, len - at);
+        size_t size = lhi_pretokenize_word(text + at, len - at);
         most = size > most ? size : most;
         at += size;
     }

@@ -33,6 +33,6 @@ void lhi_tokens_free(uint32_t *tokens); /* NULL is allowed */
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  */
-size_t lhi_word(const char *text, size_t len);
+size_t lhi_pretokenize_word(const char *text, size_t len);
 
 #endif

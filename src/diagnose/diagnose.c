@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Copies the recording's dimensions and replica numbers into the diagnosis. */
-static lh_status fill_heading(lhi_diagnosing *d, lh_error *err)
+static lh_status fill_header(lhi_diagnosis_state *d, lh_error *err)
 {
     const lh_recording *r = d->recording;
     const lhi_op_graph *g = r->steps[0].graph;
@@ -23,15 +23,15 @@ static lh_status fill_heading(lhi_diagnosing *d, lh_error *err)
     return LH_OK;
 }
 
-static lh_status diagnose(lhi_diagnosing *d, lh_error *err)
+static lh_status diagnose(lhi_diagnosis_state *d, lh_error *err)
 {
-    LHI_TRY(fill_heading(d, err));
-    LHI_TRY(lhi_diagnose_measures(d, err));
-    LHI_TRY(lhi_usual_passes_find(d->recording, d->scratch, &d->passes, err));
-    LHI_TRY(lhi_find_slow_things(d, err));
-    LHI_TRY(lhi_find_helps(d, err));
-    return lhi_remarks_list(&d->recording->remarks, d->arena, &d->out.remarks,
-                            &d->out.n_remarks, err);
+    LHI_TRY(fill_header(d, err));
+    LHI_TRY(lhi_diagnosis_compute_slowdowns(d, err));
+    LHI_TRY(lhi_typical_passes_compute(d->recording, d->scratch, &d->passes, err));
+    LHI_TRY(lhi_diagnosis_find_slow_components(d, err));
+    LHI_TRY(lhi_diagnosis_find_remedies(d, err));
+    return lhi_defects_list(&d->recording->remarks, d->arena, &d->out.defects,
+                            &d->out.n_defects, err);
 }
 
 lh_status lh_diagnose(const lh_recording *recording,
@@ -39,8 +39,8 @@ lh_status lh_diagnose(const lh_recording *recording,
                       lh_error *err)
 {
     lh_diagnose_options with;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_diagnose_options, &with, options, err));
-    lhi_diagnosing *d = calloc(1, sizeof *d);
+    LHI_TRY(LHI_OPTIONS_COPY(lh_diagnose_options, &with, options, err));
+    lhi_diagnosis_state *d = calloc(1, sizeof *d);
     if (!d)
         return lhi_fail_nomem(err);
     d->recording = recording;
@@ -51,7 +51,7 @@ lh_status lh_diagnose(const lh_recording *recording,
         d->arena && d->scratch ? diagnose(d, err) : lhi_fail_nomem(err);
     lhi_arena_free(d->scratch);
     d->scratch = NULL;
-    d->looking = NULL;
+    d->slow_search = NULL;
     if (status != LH_OK) {
         lh_diagnosis_free(&d->out);
         return status;
@@ -62,10 +62,10 @@ lh_status lh_diagnose(const lh_recording *recording,
 
 void lh_diagnosis_free(lh_diagnosis *diagnosis)
 {
-    lhi_diagnosing *d = (lhi_diagnosing *)diagnosis;
+    lhi_diagnosis_state *d = (lhi_diagnosis_state *)diagnosis;
     if (!d)
         return;
-    for (uint32_t i = 0; d->sources && i < d->out.n_helps; i++)
+    for (uint32_t i = 0; d->sources && i < d->out.n_remedies; i++)
         lh_trace_free(d->sources[i].trace);
     lhi_arena_free(d->arena);
     free(d);

@@ -13,37 +13,37 @@
 #include <stdio.h>
 
 enum {
-    MOST_HELPS = 12,
-    MOST_OF_KIND = 3, /* workers, or links, one recommendation each */
-    EFFORT = 20000,   /* schedule search budget: about 1 s */
+    MAX_REMEDIES = 12,
+    MAX_PER_KIND = 3, /* workers, or links, one recommendation each */
+    SEARCH_EFFORT = 20000,   /* schedule search budget: about 1 s */
 };
-#define WORTH 0.002 /* share of a step: least gain worth reporting */
+#define MIN_GAIN 0.002 /* share of a step: least gain worth reporting */
 
 /* A recommendation with its timeline source. */
-typedef struct helping {
-    lh_help help;
-    lhi_help_source source;
-} helping;
+typedef struct remedy_entry {
+    lh_remedy help;
+    lhi_remedy_source source;
+} remedy_entry;
 
 /* Adds a recommendation if its gain suffices; then takes over the source's
  * trace. */
-static lh_status add_help(lhi_diagnosing *d, helping *helps,
+static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
                           double predicted_ns, const char *assumes,
-                          const char *what, lhi_help_source *source,
+                          const char *what, lhi_remedy_source *source,
                           lh_error *err)
 {
     lh_diagnosis *out = &d->out;
     double gain = out->t_ns > 0 ? 1 - predicted_ns / out->t_ns : 0;
-    if (gain < WORTH || out->n_helps == MOST_HELPS)
+    if (gain < MIN_GAIN || out->n_remedies == MAX_REMEDIES)
         return LH_OK;
-    lh_help *h = &helps[out->n_helps].help;
-    *h = (lh_help){.what = lhi_arena_strdup(d->arena, what),
-                   .assumes = lhi_arena_strdup(d->arena, assumes),
+    lh_remedy *h = &helps[out->n_remedies].help;
+    *h = (lh_remedy){.action = lhi_arena_strdup(d->arena, what),
+                   .assumptions = lhi_arena_strdup(d->arena, assumes),
                    .predicted_ns = (int64_t)(predicted_ns + 0.5),
                    .gain = gain};
-    if (!h->what || !h->assumes)
+    if (!h->action || !h->assumptions)
         return lhi_fail_nomem(err);
-    helps[out->n_helps++].source = *source;
+    helps[out->n_remedies++].source = *source;
     source->trace = NULL;
     return LH_OK;
 }
@@ -51,54 +51,54 @@ static lh_status add_help(lhi_diagnosing *d, helping *helps,
 /* --- stragglers as fast as their peers -------------------------------------
  */
 
-static const char as_evenly[] = "their work can be shared as evenly as that";
+static const char evenly_assumption[] = "their work can be shared as evenly as that";
 
 /* Adds a recommendation to fix one straggler, or all (LH_NONE). */
-static lh_status add_mended(lhi_diagnosing *d, helping *helps, uint32_t thing,
+static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps, uint32_t thing,
                             int64_t cost_ns, const char *assumes,
                             const char *what, lh_error *err)
 {
-    lhi_help_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
+    lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
     if (!source.scenario)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_scenario_mended(d, thing, source.scenario, err));
-    return add_help(d, helps, d->out.t_ns - (double)cost_ns, assumes, what,
+    LHI_TRY(lhi_scenario_make_repaired(d, thing, source.scenario, err));
+    return add_remedy(d, helps, d->out.t_ns - (double)cost_ns, assumes, what,
                     &source, err);
 }
 
-static lh_status mend_things(lhi_diagnosing *d, helping *helps, lh_error *err)
+static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps, lh_error *err)
 {
     uint32_t n[LH_SLOW_MICROBATCHES + 1] = {0};
-    for (uint32_t i = 0; i < d->out.n_slow_things; i++) {
-        const lh_slow_thing *t = &d->out.slow_things[i];
+    for (uint32_t i = 0; i < d->out.n_slow_components; i++) {
+        const lh_slow_component *t = &d->out.slow_components[i];
         char what[160];
-        if (t->hidden || t->what == LH_SLOW_STAGE ||
-            n[t->what]++ == MOST_OF_KIND)
+        if (t->hidden || t->kind == LH_SLOW_STAGE ||
+            n[t->kind]++ == MAX_PER_KIND)
             continue;
-        if (t->what == LH_SLOW_WORKER)
+        if (t->kind == LH_SLOW_WORKER)
             snprintf(what, sizeof what,
                      "replace the worker of stage %" PRIu32 ", replica %" PRIu32
                      ", by one like its stage's others",
                      t->stage, d->out.replicas[t->replica]);
-        else if (t->what == LH_SLOW_MICROBATCHES)
+        else if (t->kind == LH_SLOW_MICROBATCHES)
             snprintf(what, sizeof what, "%s",
                      "share sequences out so that all microbatches take alike");
         else
             snprintf(what, sizeof what,
                      "have messages from stage %" PRIu32 " to stage %" PRIu32
                      " of replica %" PRIu32 " take as long as others",
-                     t->stage, t->to, d->out.replicas[t->replica]);
-        LHI_TRY(add_mended(d, helps, i, t->cost_ns,
-                           t->what == LH_SLOW_MICROBATCHES ? as_evenly : "",
+                     t->stage, t->to_stage, d->out.replicas[t->replica]);
+        LHI_TRY(add_repair(d, helps, i, t->cost_ns,
+                           t->kind == LH_SLOW_MICROBATCHES ? evenly_assumption : "",
                            what, err));
     }
-    if (d->out.together_ns == 0)
+    if (d->out.combined_saving_ns == 0)
         return LH_OK;
     char what[160];
     snprintf(what, sizeof what,
              "have all %" PRIu32 " that are slow take as long as others",
-             d->out.n_slow_things);
-    return add_mended(d, helps, LH_NONE, d->out.together_ns, "", what, err);
+             d->out.n_slow_components);
+    return add_repair(d, helps, LH_NONE, d->out.combined_saving_ns, "", what, err);
 }
 
 /* --- layers --------------------------------------------------------------- */
@@ -109,21 +109,21 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
 {
     size_t len = 0;
     names[0] = '\0';
-    for (uint32_t i = 0; i < out->n_slow_things; i++)
-        if (out->slow_things[i].what == LH_SLOW_STAGE && len + 16 < room)
+    for (uint32_t i = 0; i < out->n_slow_components; i++)
+        if (out->slow_components[i].kind == LH_SLOW_STAGE && len + 16 < room)
             len +=
                 (size_t)snprintf(names + len, room - len, "%s%" PRIu32,
-                                 len ? " and " : "", out->slow_things[i].stage);
+                                 len ? " and " : "", out->slow_components[i].stage);
     return len > 0;
 }
 
 /* Predicts the effect of balanced stages: passes take the mean over all stages.
  * A pass that is slower than others of its stage stays slower by the same
  * factor. */
-static lh_status move_layers(lhi_diagnosing *d, helping *helps, lh_error *err)
+static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps, lh_error *err)
 {
     const lh_recording *r = d->recording;
-    lhi_help_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
+    lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
     lhi_scenario *s = source.scenario;
     char names[64], what[160];
     double ns;
@@ -131,26 +131,26 @@ static lh_status move_layers(lhi_diagnosing *d, helping *helps, lh_error *err)
         return LH_OK;
     if (!s)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_scenario_instead(d, d->arena, s, err));
+    LHI_TRY(lhi_scenario_make_replaceable(d, d->arena, s, err));
     for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
         double all = 0;
         for (uint32_t i = 0; i < r->n_stages; i++)
-            all += (double)lhi_usual_of_stage(&d->passes, r, i, (lhi_op_type)k);
-        for (uint32_t w = 0; w < lhi_n_workers(r); w++) {
+            all += (double)lhi_typical_of_stage(&d->passes, r, i, (lhi_op_type)k);
+        for (uint32_t w = 0; w < lhi_recording_n_workers(r); w++) {
             size_t cell = (size_t)w * LHI_N_OPS + k;
-            double own = (double)lhi_usual_of_stage(
+            double own = (double)lhi_typical_of_stage(
                 &d->passes, r, w % r->n_stages, (lhi_op_type)k);
             if (own <= 0)
                 continue;
-            s->own[cell] = false;
-            s->times[cell] = all / r->n_stages / own;
+            s->is_recorded[cell] = false;
+            s->factors[cell] = all / r->n_stages / own;
         }
     }
-    LHI_TRY(lhi_play_mean(d, s, &ns, err));
+    LHI_TRY(lhi_replay_mean_step(d, s, &ns, err));
     snprintf(what, sizeof what,
              "move layers away from stage %s until all stages take alike",
              names);
-    return add_help(d, helps, ns,
+    return add_remedy(d, helps, ns,
                     "layers can be moved as finely as that, and take as long "
                     "wherever they are",
                     what, &source, err);
@@ -169,31 +169,31 @@ static uint32_t slowest_replica(const lh_recording *r)
 
 /* Passes on out-of-memory errors only. The recording need not be a pipeline's
  * schedule, and no method need support it; then there is no recommendation. */
-static lh_status unless_memory(lh_status status, const lh_error *why,
+static lh_status ignore_unless_nomem(lh_status status, const lh_error *why,
                                lh_error *err)
 {
     return status == LH_ENOMEM ? lhi_fail(err, status, "%s", why->text) : LH_OK;
 }
 
 /* The slowest replica, for which all others wait, as recorded. */
-typedef struct as_it_is {
+typedef struct current_state {
     uint32_t replica;
-    lhi_reshaped how;
+    lhi_replica_changes how;
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     int64_t ns;    /* its passes' simulated makespan */
     int64_t *held; /* per stage: peak resident microbatches */
     int64_t most_held;
-} as_it_is;
+} current_state;
 
 /* Simulates the replica's recorded order with its mean times. */
-static lh_status simulate_now(lhi_diagnosing *d, as_it_is *now, lh_error *err)
+static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now, lh_error *err)
 {
     lh_timeline *t = NULL;
-    LHI_TRY(lhi_replica_pipeline(d->recording, now->replica, &now->how,
+    LHI_TRY(lhi_replica_pipeline_build(d->recording, now->replica, &now->how,
                                  &now->pipeline, err));
     LHI_TRY(
-        lhi_replica_schedule(d->recording, now->replica, &now->schedule, err));
+        lhi_replica_schedule_build(d->recording, now->replica, &now->schedule, err));
     LHI_TRY(lh_simulate(now->pipeline, now->schedule, NULL, &t, err));
     now->ns = lh_timeline_makespan(t);
     for (uint32_t i = 0; i < d->recording->n_stages; i++) {
@@ -207,28 +207,28 @@ static lh_status simulate_now(lhi_diagnosing *d, as_it_is *now, lh_error *err)
 
 /* The fastest schedule of the replica under other memory limits or
  * microbatches. */
-typedef struct finding {
+typedef struct unmodelled_search {
     const char *method; /* NULL: no method supports it */
     int64_t ns, most_held;
-    lhi_help_source source;
-} finding;
+    lhi_remedy_source source;
+} found_schedule;
 
 /* Searches the fastest schedule for a reshaped replica. out->method is NULL if
  * there is none. */
-static lh_status find_schedule(lhi_diagnosing *d, const as_it_is *now,
-                               const lhi_reshaped *how, finding *out,
+static lh_status find_schedule(lhi_diagnosis_state *d, const current_state *now,
+                               const lhi_replica_changes *how, found_schedule *out,
                                lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_timeline *t = NULL;
-    lh_best best = {0};
-    lh_best_options with = {.size = sizeof with, .effort = EFFORT};
+    lh_scheduler_result best = {0};
+    lh_scheduler_options with = {.size = sizeof with, .effort = SEARCH_EFFORT};
     lh_error why = {0};
-    *out = (finding){0};
+    *out = (found_schedule){0};
     lh_status status =
-        lhi_replica_pipeline(d->recording, now->replica, how, &p, &why);
+        lhi_replica_pipeline_build(d->recording, now->replica, how, &p, &why);
     if (status == LH_OK)
-        status = lh_best_schedule("auto", p, &with, &best, &why);
+        status = lh_scheduler_run("auto", p, &with, &best, &why);
     if (status == LH_OK)
         status = lh_simulate(p, best.schedule, NULL, &t, &why);
     if (status == LH_OK)
@@ -241,54 +241,54 @@ static lh_status find_schedule(lhi_diagnosing *d, const as_it_is *now,
                 out->most_held = lh_timeline_peak_memory(t, i);
     }
     lh_timeline_free(t);
-    lh_best_fini(&best);
+    lh_scheduler_result_fini(&best);
     lh_pipeline_free(p);
-    return unless_memory(status, &why, err);
+    return ignore_unless_nomem(status, &why, err);
 }
 
 /* Adds a recommendation for a found schedule, and frees its trace. */
-static lh_status add_schedule(lhi_diagnosing *d, const as_it_is *now,
-                              helping *helps, finding *f, const char *assumes,
+static lh_status add_schedule(lhi_diagnosis_state *d, const current_state *now,
+                              remedy_entry *helps, found_schedule *f, const char *assumes,
                               const char *what, lh_error *err)
 {
     lh_status status =
-        add_help(d, helps, d->out.t_ns - (double)(now->ns - f->ns), assumes,
+        add_remedy(d, helps, d->out.t_ns - (double)(now->ns - f->ns), assumes,
                  what, &f->source, err);
     lh_trace_free(f->source.trace);
     return status;
 }
 
-static const char at_means[] =
+static const char means_assumption[] =
     "passes and messages of the slowest replica take their mean times";
 
 /* Searches schedules with the present peak of resident microbatches, then
  * without a limit. */
-static lh_status try_orders(lhi_diagnosing *d, const as_it_is *now,
-                            helping *helps, lh_error *err)
+static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
+                            remedy_entry *helps, lh_error *err)
 {
-    lhi_reshaped how = now->how;
+    lhi_replica_changes how = now->how;
     int64_t first_ns = now->ns;
     char what[160];
-    finding f;
-    how.held = now->held;
+    found_schedule f;
+    how.memory_limits = now->held;
     LHI_TRY(find_schedule(d, now, &how, &f, err));
     if (f.method && f.ns < now->ns) {
         first_ns = f.ns;
         snprintf(what, sizeof what,
                  "run the schedule %s, with no more microbatches held than now",
                  f.method);
-        LHI_TRY(add_schedule(d, now, helps, &f, at_means, what, err));
+        LHI_TRY(add_schedule(d, now, helps, &f, means_assumption, what, err));
     } else {
         lh_trace_free(f.source.trace);
     }
-    how.held = NULL;
+    how.memory_limits = NULL;
     LHI_TRY(find_schedule(d, now, &how, &f, err));
-    if (f.method && (double)(first_ns - f.ns) >= WORTH * d->out.t_ns) {
+    if (f.method && (double)(first_ns - f.ns) >= MIN_GAIN * d->out.t_ns) {
         snprintf(what, sizeof what,
                  "run the schedule %s, with up to %" PRId64
                  " microbatches held in place of %" PRId64,
                  f.method, f.most_held, now->most_held);
-        return add_schedule(d, now, helps, &f, at_means, what, err);
+        return add_schedule(d, now, helps, &f, means_assumption, what, err);
     }
     lh_trace_free(f.source.trace);
     return LH_OK;
@@ -296,17 +296,17 @@ static lh_status try_orders(lhi_diagnosing *d, const as_it_is *now,
 
 /* Searches a schedule with twice as many microbatches, each at half the size.
  */
-static lh_status try_halves(lhi_diagnosing *d, const as_it_is *now,
-                            helping *helps, lh_error *err)
+static lh_status try_half_microbatches(lhi_diagnosis_state *d, const current_state *now,
+                            remedy_entry *helps, lh_error *err)
 {
-    lhi_reshaped how = now->how;
+    lhi_replica_changes how = now->how;
     char what[160];
-    finding f;
+    found_schedule f;
     int64_t *twice = LHI_NEW(d->scratch, int64_t, d->recording->n_stages);
     if (!twice)
         return lhi_fail_nomem(err);
-    how.split_by = 2;
-    how.held = twice;
+    how.split_factor = 2;
+    how.memory_limits = twice;
     for (uint32_t i = 0; i < d->recording->n_stages; i++)
         twice[i] = 2 * now->held[i]; /* at half the size */
     LHI_TRY(find_schedule(d, now, &how, &f, err));
@@ -323,10 +323,10 @@ static lh_status try_halves(lhi_diagnosing *d, const as_it_is *now,
                         err);
 }
 
-static lh_status look_at_schedules(lhi_diagnosing *d, helping *helps,
+static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
                                    lh_error *err)
 {
-    as_it_is now = {.replica = slowest_replica(d->recording)};
+    current_state now = {.replica = slowest_replica(d->recording)};
     lh_error why = {0};
     now.how.has_links = true;
     now.held = LHI_NEW(d->scratch, int64_t, d->recording->n_stages);
@@ -334,11 +334,11 @@ static lh_status look_at_schedules(lhi_diagnosing *d, helping *helps,
         return lhi_fail_nomem(err);
     lh_status status = simulate_now(d, &now, &why);
     if (status != LH_OK) {
-        status = unless_memory(status, &why, err);
+        status = ignore_unless_nomem(status, &why, err);
     } else {
         status = try_orders(d, &now, helps, err);
         if (status == LH_OK)
-            status = try_halves(d, &now, helps, err);
+            status = try_half_microbatches(d, &now, helps, err);
     }
     lh_schedule_free(now.schedule);
     lh_pipeline_free(now.pipeline);
@@ -347,35 +347,35 @@ static lh_status look_at_schedules(lhi_diagnosing *d, helping *helps,
 
 static int compare_gains(const void *a, const void *b)
 {
-    const helping *x = a, *y = b;
+    const remedy_entry *x = a, *y = b;
     return (x->help.predicted_ns > y->help.predicted_ns) -
            (x->help.predicted_ns < y->help.predicted_ns);
 }
 
 /* Sorts the recommendations by gain and stores them in the diagnosis. Also runs
  * after an error, because the diagnosis owns their traces. */
-static void take_helps(lhi_diagnosing *d, helping *found, lh_help *helps)
+static void store_remedies(lhi_diagnosis_state *d, remedy_entry *found, lh_remedy *helps)
 {
-    lhi_sort(found, d->out.n_helps, sizeof *found, compare_gains);
-    for (uint32_t i = 0; i < d->out.n_helps; i++) {
+    lhi_sort(found, d->out.n_remedies, sizeof *found, compare_gains);
+    for (uint32_t i = 0; i < d->out.n_remedies; i++) {
         helps[i] = found[i].help;
         d->sources[i] = found[i].source;
     }
-    d->out.helps = helps;
+    d->out.remedies = helps;
 }
 
-lh_status lhi_find_helps(lhi_diagnosing *d, lh_error *err)
+lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err)
 {
-    helping *found = LHI_NEW(d->scratch, helping, MOST_HELPS);
-    lh_help *helps = LHI_NEW(d->arena, lh_help, MOST_HELPS);
-    d->sources = LHI_NEW(d->arena, lhi_help_source, MOST_HELPS);
+    remedy_entry *found = LHI_NEW(d->scratch, remedy_entry, MAX_REMEDIES);
+    lh_remedy *helps = LHI_NEW(d->arena, lh_remedy, MAX_REMEDIES);
+    d->sources = LHI_NEW(d->arena, lhi_remedy_source, MAX_REMEDIES);
     if (!found || !helps || !d->sources)
         return lhi_fail_nomem(err);
-    lh_status status = mend_things(d, found, err);
+    lh_status status = add_repairs(d, found, err);
     if (status == LH_OK)
         status = move_layers(d, found, err);
     if (status == LH_OK)
-        status = look_at_schedules(d, found, err);
-    take_helps(d, found, helps);
+        status = add_schedules(d, found, err);
+    store_remedies(d, found, helps);
     return status;
 }

@@ -18,10 +18,10 @@ static bool is_backward(const lhi_op_row *row)
 
 /* Returns the chunk whose pass produces this pass's input, or (`out`) consumes
  * its output; LH_NONE if there is none on another stage. */
-static uint32_t other_chunk(const lhi_needs_work *w, const lhi_op_row *row,
+static uint32_t other_chunk(const lhi_dependency_search *w, const lhi_op_row *row,
                             bool out)
 {
-    uint32_t chunk = (uint32_t)lhi_pass_chunk(w->ops, row);
+    uint32_t chunk = (uint32_t)lhi_step_pass_chunk(w->ops, row);
     bool up = is_forward(row) == out;
     if (!is_forward(row) && !is_backward(row))
         return LH_NONE;
@@ -34,33 +34,33 @@ static uint32_t other_chunk(const lhi_needs_work *w, const lhi_op_row *row,
 /* --- messages and their passes -------------------------------------------- */
 
 /* The messages of one kind and direction on a worker, with their passes. */
-typedef struct lane {
+typedef struct message_list {
     uint32_t worker;
     lhi_op_type op;
     bool out;              /* sends, not receives */
     uint32_t first, n;     /* its row range */
     const uint32_t *users; /* passes that produce or consume one message each */
     uint32_t n_users;
-} lane;
+} message_list;
 
-static const int64_t slack_ns = 1000000; /* 1 ms tolerance between starts and
+static const int64_t tolerance_ns = 1000000; /* 1 ms tolerance between starts and
                                           * ends */
 
 /* Checks whether a message's time is consistent with its pass. */
-static bool fits(const lhi_needs_work *w, const lane *l, uint32_t row,
+static bool fits(const lhi_dependency_search *w, const message_list *l, uint32_t row,
                  uint32_t pass)
 {
     const lhi_op_row *m = &w->ops->rows[row], *p = &w->ops->rows[pass];
-    return l->out ? m->start_ns + slack_ns >= lhi_row_end(p)
-                  : lhi_row_end(m) <= p->start_ns + slack_ns;
+    return l->out ? m->start_ns + tolerance_ns >= lhi_row_end(p)
+                  : lhi_row_end(m) <= p->start_ns + tolerance_ns;
 }
 
-enum { MOST_STRAYS = 64 };
+enum { MAX_STRAYS = 64 };
 
 /* Finds the first message that belongs to the step. A profile may contain
  * messages of passes before or after it; the offset with the fewest mismatches
  * wins. */
-static uint32_t find_first(const lhi_needs_work *w, const lane *l)
+static uint32_t find_first(const lhi_dependency_search *w, const message_list *l)
 {
     uint32_t best = 0, least = UINT32_MAX;
     for (uint32_t at = 0; at + l->n_users <= l->n; at++) {
@@ -76,16 +76,16 @@ static uint32_t find_first(const lhi_needs_work *w, const lane *l)
 }
 
 /* Assigns messages to passes in order; marks surplus messages as strays. */
-static void pair_lane(lhi_needs_work *w, const lane *l)
+static void match_messages(lhi_dependency_search *w, const message_list *l)
 {
     if (l->n == 0)
         return;
     if (l->n_users == 0) {
-        w->out->why = "there are messages with a stage that is not there";
+        w->out->reason = "there are messages with a stage that is not there";
         return;
     }
-    if (l->n < l->n_users || l->n - l->n_users > MOST_STRAYS) {
-        w->out->why = "a rank has other numbers of messages and passes";
+    if (l->n < l->n_users || l->n - l->n_users > MAX_STRAYS) {
+        w->out->reason = "a rank has other numbers of messages and passes";
         return;
     }
     uint32_t at = l->n == l->n_users ? 0 : find_first(w, l);
@@ -95,15 +95,15 @@ static void pair_lane(lhi_needs_work *w, const lane *l)
     for (uint32_t i = 0; i < l->n_users; i++) {
         uint32_t row = l->first + at + i;
         of[l->users[i]] = row;
-        if (i && (l->out || !w->ops->ahead))
-            lhi_wait_for(w, row, row - 1);
+        if (i && (l->out || !w->ops->is_preposted))
+            lhi_dependency_add(w, row, row - 1);
         if (l->out)
-            lhi_wait_for(w, row, l->users[i]);
+            lhi_dependency_add(w, row, l->users[i]);
     }
     w->out->n_strays += l->n - l->n_users;
 }
 
-static void pair_lanes(lhi_needs_work *w, uint32_t worker, uint32_t *room)
+static void match_worker_messages(lhi_dependency_search *w, uint32_t worker, uint32_t *room)
 {
     static const struct {
         lhi_op_type op;
@@ -113,7 +113,7 @@ static void pair_lanes(lhi_needs_work *w, uint32_t worker, uint32_t *room)
                  {LHI_OP_BACKWARD_SEND, false, true},
                  {LHI_OP_BACKWARD_RECV, false, false}};
     for (uint32_t k = 0; k < 4; k++) {
-        lane l = {.worker = worker,
+        message_list l = {.worker = worker,
                   .op = lanes[k].op,
                   .out = lanes[k].out,
                   .users = room};
@@ -125,7 +125,7 @@ static void pair_lanes(lhi_needs_work *w, uint32_t worker, uint32_t *room)
                 other_chunk(w, row, l.out) != LH_NONE)
                 room[l.n_users++] = w->passes[i];
         }
-        pair_lane(w, &l);
+        match_messages(w, &l);
     }
 }
 
@@ -134,7 +134,7 @@ static void pair_lanes(lhi_needs_work *w, uint32_t worker, uint32_t *room)
 /* Adds launch dependencies. A receive is launched once the preceding pass of
  * the same direction has ended. The first backward pass's send and receive are
  * launched once the second-last pass before it has ended. */
-static void launch_messages(lhi_needs_work *w, uint32_t worker)
+static void add_launch_dependencies(lhi_dependency_search *w, uint32_t worker)
 {
     const uint32_t *passes = &w->passes[w->first_pass[worker]];
     uint32_t n = w->first_pass[worker + 1] - w->first_pass[worker];
@@ -146,13 +146,13 @@ static void launch_messages(lhi_needs_work *w, uint32_t worker)
             continue;
         uint32_t in = w->message_in[pass], out = w->message_out[pass];
         if (backward && before[1] == LH_NONE && i >= 2) {
-            if (in != LH_NONE && !w->ops->ahead)
-                lhi_wait_for(w, in, passes[i - 2]);
+            if (in != LH_NONE && !w->ops->is_preposted)
+                lhi_dependency_add(w, in, passes[i - 2]);
             if (out != LH_NONE)
-                lhi_wait_for(w, out, passes[i - 2]);
+                lhi_dependency_add(w, out, passes[i - 2]);
         } else if (in != LH_NONE && before[backward] != LH_NONE &&
-                   !w->ops->ahead) {
-            lhi_wait_for(w, in, before[backward]);
+                   !w->ops->is_preposted) {
+            lhi_dependency_add(w, in, before[backward]);
         }
         before[backward] = pass;
     }
@@ -161,13 +161,13 @@ static void launch_messages(lhi_needs_work *w, uint32_t worker)
 /* --- dependencies between passes ------------------------------------------ */
 
 /* One replica's pass index. */
-typedef struct book {
+typedef struct pass_index {
     /* forward and backward passes at chunk * n + microbatch */
     uint32_t *rows[2];
     size_t n;
-} book;
+} pass_index;
 
-static void book_replica(lhi_needs_work *w, uint32_t replica, book *b)
+static void index_replica(lhi_dependency_search *w, uint32_t replica, pass_index *b)
 {
     uint32_t from = w->first_pass[replica * w->ops->n_stages];
     uint32_t to = w->first_pass[(replica + 1) * w->ops->n_stages];
@@ -178,18 +178,18 @@ static void book_replica(lhi_needs_work *w, uint32_t replica, book *b)
         bool backward = is_backward(row);
         if (!backward && !is_forward(row))
             continue;
-        uint32_t *at = &b->rows[backward][(size_t)lhi_pass_chunk(w->ops, row) *
+        uint32_t *at = &b->rows[backward][(size_t)lhi_step_pass_chunk(w->ops, row) *
                                               w->out->n_microbatches +
                                           (uint32_t)row->microbatch];
         if (*at != LH_NONE)
-            w->out->why = "a pass is there twice";
+            w->out->reason = "a pass is there twice";
         *at = w->passes[i];
     }
 }
 
 /* Makes a pass depend on the producer of its input: through a message, or
  * directly if none was recorded. */
-static void need_input(lhi_needs_work *w, uint32_t pass, const book *b)
+static void add_input_dependency(lhi_dependency_search *w, uint32_t pass, const pass_index *b)
 {
     const lhi_op_row *row = &w->ops->rows[pass];
     uint32_t chunk = other_chunk(w, row, false);
@@ -199,48 +199,48 @@ static void need_input(lhi_needs_work *w, uint32_t pass, const book *b)
         b->rows[is_backward(row)][(size_t)chunk * w->out->n_microbatches +
                                   (uint32_t)row->microbatch];
     if (maker == LH_NONE) {
-        w->out->why = "a pass is missing";
+        w->out->reason = "a pass is missing";
         return;
     }
     uint32_t in = w->message_in[pass], out = w->message_out[maker];
     if ((in == LH_NONE) != (out == LH_NONE)) {
-        w->out->why = "of a message one side is missing";
+        w->out->reason = "of a message one side is missing";
     } else if (in == LH_NONE) {
-        lhi_wait_for(w, pass, maker);
+        lhi_dependency_add(w, pass, maker);
     } else {
-        lhi_wait_for(w, pass, in);
-        lhi_begin_together(w, in, out);
+        lhi_dependency_add(w, pass, in);
+        lhi_dependency_group(w, in, out);
     }
 }
 
-lh_status lhi_needs_messages(lhi_needs_work *w, lh_error *err)
+lh_status lhi_dependencies_add_messages(lhi_dependency_search *w, lh_error *err)
 {
     const lhi_step_ops *ops = w->ops;
-    book b = {.n = (size_t)w->out->n_chunks * w->out->n_microbatches};
+    pass_index b = {.n = (size_t)w->out->n_chunks * w->out->n_microbatches};
     uint32_t *room = LHI_NEW(w->arena, uint32_t, ops->n);
-    for (uint32_t i = 0; room && i < ops->n_workers && !w->out->why; i++) {
-        pair_lanes(w, i, room);
-        launch_messages(w, i);
+    for (uint32_t i = 0; room && i < ops->n_workers && !w->out->reason; i++) {
+        match_worker_messages(w, i, room);
+        add_launch_dependencies(w, i);
     }
-    if (w->out->why)
+    if (w->out->reason)
         return LH_OK;
     /* Each chunk runs each microbatch; otherwise passes are missing. */
     if (b.n > ops->n) {
-        w->out->why = "passes are missing";
+        w->out->reason = "passes are missing";
         return LH_OK;
     }
     b.rows[0] = LHI_NEW(w->arena, uint32_t, b.n);
     b.rows[1] = LHI_NEW(w->arena, uint32_t, b.n);
     if (!room || !b.rows[0] || !b.rows[1])
         return lhi_fail_nomem(err);
-    for (uint32_t r = 0; r < ops->n_replicas && !w->out->why; r++) {
-        book_replica(w, r, &b);
-        for (size_t i = 0; i < b.n && !w->out->why; i++)
+    for (uint32_t r = 0; r < ops->n_replicas && !w->out->reason; r++) {
+        index_replica(w, r, &b);
+        for (size_t i = 0; i < b.n && !w->out->reason; i++)
             if (b.rows[0][i] == LH_NONE || b.rows[1][i] == LH_NONE)
-                w->out->why = "passes are missing";
+                w->out->reason = "passes are missing";
         for (uint32_t i = w->first_pass[r * ops->n_stages];
-             i < w->first_pass[(r + 1) * ops->n_stages] && !w->out->why; i++)
-            need_input(w, w->passes[i], &b);
+             i < w->first_pass[(r + 1) * ops->n_stages] && !w->out->reason; i++)
+            add_input_dependency(w, w->passes[i], &b);
     }
     return LH_OK;
 }

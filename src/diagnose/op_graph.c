@@ -6,11 +6,11 @@
 
 /* Clocks differ: a transfer that ends more than this before its start gets
  * duration 0, as in the published analysis. */
-#define CLOCKS_OFF_NS (-LHI_CLOCKS_AGREE_NS)
+#define MIN_DURATION_NS (-LHI_CLOCK_TOLERANCE_NS)
 
 /* Topological sort state. */
 typedef struct sorting {
-    const lhi_step_needs *needs;
+    const lhi_step_dependencies *needs;
     uint32_t n;       /* row count */
     uint32_t *leader; /* per row: its group's least row; LH_NONE: stray */
     uint32_t *waits;  /* per leader: unsatisfied dependencies of its group */
@@ -21,9 +21,9 @@ typedef struct sorting {
 } sorting;
 
 /* Returns dependency `i` of a row; strays are never dependencies. */
-static uint32_t need_of(const sorting *s, uint32_t row, uint32_t i)
+static uint32_t dependency_of(const sorting *s, uint32_t row, uint32_t i)
 {
-    uint32_t need = s->needs->needs[row][i];
+    uint32_t need = s->needs->dependencies[row][i];
     return need == LH_NONE || s->leader[need] == LH_NONE ? LH_NONE : need;
 }
 
@@ -36,18 +36,18 @@ static void find_leaders(sorting *s)
         uint32_t k = i;
         do {
             s->leader[k] = i;
-            k = s->needs->next[k];
+            k = s->needs->next_in_group[k];
         } while (k != i);
         s->n_leaders++;
     }
 }
 
-static void find_users(sorting *s)
+static void find_dependents(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
-        for (uint32_t k = 0; s->leader[i] != LH_NONE && k < LHI_MOST_NEEDS;
+        for (uint32_t k = 0; s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES;
              k++) {
-            uint32_t need = need_of(s, i, k);
+            uint32_t need = dependency_of(s, i, k);
             if (need == LH_NONE)
                 continue;
             s->first[need + 1]++;
@@ -57,9 +57,9 @@ static void find_users(sorting *s)
         s->first[i + 1] += s->first[i];
     s->first[s->n + 1] = s->first[s->n];
     for (uint32_t i = s->n; i-- > 0;)
-        for (uint32_t k = 0; s->leader[i] != LH_NONE && k < LHI_MOST_NEEDS;
+        for (uint32_t k = 0; s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES;
              k++) {
-            uint32_t need = need_of(s, i, k);
+            uint32_t need = dependency_of(s, i, k);
             if (need != LH_NONE)
                 s->users[--s->first[need + 1]] = s->leader[i];
         }
@@ -68,14 +68,14 @@ static void find_users(sorting *s)
 }
 
 /* Decrements the wait counts of a group's dependents; queues those at 0. */
-static void release_users(sorting *s, uint32_t leader)
+static void release_dependents(sorting *s, uint32_t leader)
 {
     uint32_t row = leader;
     do {
         for (uint32_t i = s->first[row + 1]; i < s->first[row + 2]; i++)
             if (--s->waits[s->users[i]] == 0)
                 s->queue[s->n_queue++] = s->users[i];
-        row = s->needs->next[row];
+        row = s->needs->next_in_group[row];
     } while (row != leader);
 }
 
@@ -86,7 +86,7 @@ static bool sort_groups(sorting *s)
         if (s->leader[i] == i && s->waits[i] == 0)
             s->queue[s->n_queue++] = i;
     for (uint32_t i = 0; i < s->n_queue; i++)
-        release_users(s, s->queue[i]);
+        release_dependents(s, s->queue[i]);
     return s->n_queue == s->n_leaders;
 }
 
@@ -100,12 +100,12 @@ static lhi_op_graph *alloc_graph(uint32_t n, uint32_t n_groups,
         return NULL;
     g->replicas = malloc((n_replicas + 1) * sizeof *g->replicas);
     g->first = malloc(((size_t)n_groups + 1) * sizeof *g->first);
-    g->needs = malloc(((size_t)n + 1) * sizeof *g->needs);
+    g->dependencies = malloc(((size_t)n + 1) * sizeof *g->dependencies);
     g->worker = malloc(((size_t)n + 1) * sizeof *g->worker);
     g->microbatch = malloc(((size_t)n + 1) * sizeof *g->microbatch);
     g->chunk = malloc(((size_t)n + 1) * sizeof *g->chunk);
     g->op = malloc((size_t)n + 1);
-    if (g->replicas && g->first && g->needs && g->worker && g->microbatch &&
+    if (g->replicas && g->first && g->dependencies && g->worker && g->microbatch &&
         g->chunk && g->op)
         return g;
     lhi_op_graph_free(g);
@@ -118,7 +118,7 @@ void lhi_op_graph_free(lhi_op_graph *g)
         return;
     free(g->replicas);
     free(g->first);
-    free(g->needs);
+    free(g->dependencies);
     free(g->worker);
     free(g->microbatch);
     free(g->chunk);
@@ -131,7 +131,7 @@ static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
                          uint32_t *number, int64_t *ns)
 {
     const lhi_step_ops *ops = s->needs->ops;
-    const uint32_t *next = s->needs->next;
+    const uint32_t *next = s->needs->next_in_group;
     int64_t begin = INT64_MIN;
     uint32_t row = leader;
     do {
@@ -143,11 +143,11 @@ static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
         const lhi_op_row *r = &ops->rows[row];
         int64_t takes = next[leader] == leader ? r->ns : lhi_row_end(r) - begin;
         uint32_t i = number[row] = g->n_ops++;
-        ns[i] = takes < CLOCKS_OFF_NS ? 0 : takes;
+        ns[i] = takes < MIN_DURATION_NS ? 0 : takes;
         g->op[i] = r->op;
         g->microbatch[i] = (uint32_t)r->microbatch;
         g->chunk[i] = lhi_op_is_pass((lhi_op_type)r->op)
-                          ? (uint16_t)lhi_pass_chunk(ops, r)
+                          ? (uint16_t)lhi_step_pass_chunk(ops, r)
                           : (uint16_t)0xffff;
         row = next[row];
     } while (row != leader);
@@ -176,20 +176,20 @@ static void fill_graph(const sorting *s, lhi_op_graph *g, uint32_t *number,
             replica++;
         if (s->leader[i] == LH_NONE)
             continue;
-        uint32_t *needs = g->needs[number[i]], n = 0;
+        uint32_t *needs = g->dependencies[number[i]], n = 0;
         g->worker[number[i]] = replica * ops->n_stages + ops->rows[i].stage;
-        memset(needs, 0, sizeof *g->needs);
-        for (uint32_t k = 0; k < LHI_MOST_NEEDS; k++) {
-            uint32_t need = need_of(s, i, k);
+        memset(needs, 0, sizeof *g->dependencies);
+        for (uint32_t k = 0; k < LHI_MAX_DEPENDENCIES; k++) {
+            uint32_t need = dependency_of(s, i, k);
             if (need != LH_NONE)
                 needs[n++] = number[need] + 1;
         }
     }
-    g->hash = hash_bytes(0, g->needs, g->n_ops * sizeof *g->needs);
+    g->hash = hash_bytes(0, g->dependencies, g->n_ops * sizeof *g->dependencies);
     g->hash = hash_bytes(g->hash, g->worker, g->n_ops * sizeof *g->worker);
 }
 
-lh_status lhi_op_graph_make(const lhi_step_needs *needs, lhi_arena *arena,
+lh_status lhi_op_graph_make(const lhi_step_dependencies *needs, lhi_arena *arena,
                             lhi_op_graph **out, int64_t **ns, lh_error *err)
 {
     const lhi_step_ops *ops = needs->ops;
@@ -198,12 +198,12 @@ lh_status lhi_op_graph_make(const lhi_step_needs *needs, lhi_arena *arena,
     s.leader = LHI_NEW(arena, uint32_t, n);
     s.waits = LHI_NEW(arena, uint32_t, n);
     s.first = LHI_NEW(arena, uint32_t, (size_t)n + 2);
-    s.users = LHI_NEW(arena, uint32_t, (size_t)n * LHI_MOST_NEEDS);
+    s.users = LHI_NEW(arena, uint32_t, (size_t)n * LHI_MAX_DEPENDENCIES);
     s.queue = LHI_NEW(arena, uint32_t, n);
     if (!s.leader || !s.waits || !s.first || !s.users || !s.queue)
         return lhi_fail_nomem(err);
     find_leaders(&s);
-    find_users(&s);
+    find_dependents(&s);
     if (!sort_groups(&s)) {
         *out = NULL;
         *ns = NULL;
@@ -227,7 +227,7 @@ lh_status lhi_op_graph_make(const lhi_step_needs *needs, lhi_arena *arena,
     return LH_OK;
 }
 
-bool lhi_op_graph_same(const lhi_op_graph *a, const lhi_op_graph *b)
+bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b)
 {
     size_t n = a->n_ops;
     return a->hash == b->hash && n == b->n_ops && a->n_groups == b->n_groups &&
@@ -238,7 +238,7 @@ bool lhi_op_graph_same(const lhi_op_graph *a, const lhi_op_graph *b)
                   a->n_replicas * sizeof *a->replicas) == 0 &&
            memcmp(a->first, b->first,
                   ((size_t)a->n_groups + 1) * sizeof *a->first) == 0 &&
-           memcmp(a->needs, b->needs, n * sizeof *a->needs) == 0 &&
+           memcmp(a->dependencies, b->dependencies, n * sizeof *a->dependencies) == 0 &&
            memcmp(a->worker, b->worker, n * sizeof *a->worker) == 0 &&
            memcmp(a->microbatch, b->microbatch, n * sizeof *a->microbatch) ==
                0 &&

@@ -15,7 +15,7 @@ typedef struct lhi_op_graph {
      */
     uint32_t *first;
     /* Dependencies as operation + 1; 0 ends the list. */
-    uint32_t (*needs)[LHI_MOST_NEEDS];
+    uint32_t (*dependencies)[LHI_MAX_DEPENDENCIES];
     uint32_t *worker;     /* replica * n_stages + stage */
     uint32_t *microbatch; /* for passes */
     uint16_t *chunk;
@@ -28,11 +28,11 @@ typedef struct lhi_op_graph {
  * latest start in the group. Release with lhi_op_graph_free() and free().
  *
  * *out is NULL if the dependencies have a cycle. */
-lh_status lhi_op_graph_make(const lhi_step_needs *needs, lhi_arena *arena,
+lh_status lhi_op_graph_make(const lhi_step_dependencies *needs, lhi_arena *arena,
                             lhi_op_graph **out, int64_t **ns, lh_error *err);
 /* Returns the worker that sent the message which operation `i`, a receive,
  * receives. The group consists of this receive and its send. */
-static inline uint32_t lhi_sender(const lhi_op_graph *graph, uint32_t group,
+static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph, uint32_t group,
                                   uint32_t i)
 {
     uint32_t first = graph->first[group];
@@ -40,7 +40,7 @@ static inline uint32_t lhi_sender(const lhi_op_graph *graph, uint32_t group,
 }
 
 /* Checks whether two graphs are equal. */
-bool lhi_op_graph_same(const lhi_op_graph *a, const lhi_op_graph *b);
+bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b);
 void lhi_op_graph_free(lhi_op_graph *graph); /* accepts NULL */
 
 #endif

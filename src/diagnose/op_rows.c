@@ -63,7 +63,7 @@ bool lhi_op_is_compute(lhi_op_type op)
 /* --- steps ---------------------------------------------------------------- */
 
 /* Fails if a step was closed before. */
-static lh_status refuse_closed(const lhi_rows *rows, uint64_t step,
+static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
                                lh_error *err)
 {
     for (uint32_t i = 0; i < rows->n_closed; i++)
@@ -81,17 +81,17 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     /* Files of other ranks contain the steps in the same order, so the search
      * starts after the last hit. */
     for (uint32_t i = 0; i < rows->n_lists; i++) {
-        uint32_t at = (rows->last + 1 + i) % rows->n_lists;
+        uint32_t at = (rows->latest_list + 1 + i) % rows->n_lists;
         if (rows->lists[at].step == step) {
-            rows->last = at;
+            rows->latest_list = at;
             return LH_OK;
         }
     }
-    LHI_TRY(refuse_closed(rows, step, err));
-    if (rows->n_lists + rows->n_closed == LHI_MOST_STEPS)
+    LHI_TRY(check_not_closed(rows, step, err));
+    if (rows->n_lists + rows->n_closed == LHI_MAX_RECORDED_STEPS)
         return lhi_fail(err, LH_EINPUT,
                         "more than %d steps: diagnose some of them",
-                        LHI_MOST_STEPS);
+                        LHI_MAX_RECORDED_STEPS);
     if (rows->n_lists == rows->room) {
         uint32_t room = rows->room ? 2 * rows->room : 64;
         lhi_row_list *grown = room > rows->room
@@ -102,8 +102,8 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
         rows->lists = grown;
         rows->room = room;
     }
-    rows->last = rows->n_lists++;
-    rows->lists[rows->last] = (lhi_row_list){.step = step};
+    rows->latest_list = rows->n_lists++;
+    rows->lists[rows->latest_list] = (lhi_row_list){.step = step};
     return LH_OK;
 }
 
@@ -134,17 +134,17 @@ static lh_status close_list(lhi_rows *rows, uint32_t at, lh_error *err)
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err)
 {
-    if (rows->n_lists == 0 || rows->lists[rows->last].step != step) {
+    if (rows->n_lists == 0 || rows->lists[rows->latest_list].step != step) {
         /* In a table sorted by step, all other steps are complete. */
-        while (rows->n > rows->most && rows->n_lists)
+        while (rows->n > rows->max_rows && rows->n_lists)
             LHI_TRY(close_list(rows, 0, err));
         LHI_TRY(find_list(rows, step, err));
     }
-    lhi_row_list *list = &rows->lists[rows->last];
-    if (list->n == LHI_MOST_ROWS)
+    lhi_row_list *list = &rows->lists[rows->latest_list];
+    if (list->n == LHI_MAX_STEP_ROWS)
         return lhi_fail(err, LH_EINPUT,
                         "step %" PRIu64 " has more than %d operations", step,
-                        LHI_MOST_ROWS);
+                        LHI_MAX_STEP_ROWS);
     if (list->n == list->room) {
         size_t room = list->room ? list->room + (list->room + 1) / 2 : 2;
         lhi_op_row *grown = room < SIZE_MAX / sizeof *grown
@@ -160,9 +160,9 @@ lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
     return LH_OK;
 }
 
-void lhi_rows_post_ahead(lhi_rows *rows)
+void lhi_rows_mark_preposted(lhi_rows *rows)
 {
-    rows->lists[rows->last].ahead = true;
+    rows->lists[rows->latest_list].is_preposted = true;
 }
 
 static int compare_steps(const void *a, const void *b)

@@ -53,18 +53,18 @@ bool lhi_op_is_pass(lhi_op_type op);
 bool lhi_op_is_receive(lhi_op_type op);
 
 enum {
-    LHI_MOST_PLACES = 65535,
-    LHI_MOST_STEPS = 16384,
-    LHI_MOST_ROWS = 1 << 25, /* per step */
+    LHI_MAX_STAGES_OR_REPLICAS = 65535,
+    LHI_MAX_RECORDED_STEPS = 16384,
+    LHI_MAX_STEP_ROWS = 1 << 25, /* per step */
 };
 
 /* One rank's operation; times in ns. */
 typedef struct lhi_op_row {
     int64_t start_ns, ns;
-    uint32_t rank, order; /* order: seq_id among the rank's rows of its kind */
+    uint32_t rank, index; /* order: seq_id among the rank's rows of its kind */
     int32_t microbatch;   /* -1: none */
     uint16_t stage, replica;
-    int16_t here, chunk; /* chunk number on the stage; in the model; -1: none */
+    int16_t stage_chunk, chunk; /* chunk number on the stage; in the model; -1: none */
     uint8_t op;          /* lhi_op_type */
 } lhi_op_row;
 
@@ -73,23 +73,23 @@ typedef struct lhi_row_list {
     uint64_t step;
     lhi_op_row *rows;
     size_t n, room;
-    bool ahead; /* receives are pre-posted, as in traces */
+    bool is_preposted; /* receives are pre-posted, as in traces */
 } lhi_row_list;
 
 /* All steps in memory, by step. */
 typedef struct lhi_rows {
     lhi_row_list *lists;
     uint32_t n_lists, room;
-    uint32_t last; /* latest row's list */
+    uint32_t latest_list; /* latest row's list */
     size_t n;      /* rows in all lists */
-    lhi_remark_counts *remarks;
+    lhi_defect_counts *remarks;
     /* Consumes the rows of a completed step; later rows of the same step are
      * then an error. NULL: all rows stay in memory. */
     lh_status (*close)(void *context, lhi_row_list *list, lh_error *err);
     void *context;
     uint64_t *closed;
     uint32_t n_closed, closed_room;
-    size_t most; /* rows in memory before steps are closed */
+    size_t max_rows; /* rows in memory before steps are closed */
 } lhi_rows;
 
 /* Adds a row to its step. May close other steps if too many rows are in memory.
@@ -97,7 +97,7 @@ typedef struct lhi_rows {
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err);
 /* Marks the receives in the latest row's step as pre-posted. */
-void lhi_rows_post_ahead(lhi_rows *rows);
+void lhi_rows_mark_preposted(lhi_rows *rows);
 /* Closes all remaining steps in order. */
 lh_status lhi_rows_close(lhi_rows *rows, lh_error *err);
 /* Frees all rows. */

@@ -62,7 +62,7 @@ static cell trimmed(const char *text, const char *end)
 }
 
 /* Computes value x 10^shift, rounded; false if it exceeds 2^62. */
-static bool scaled(uint64_t value, int shift, int64_t *out)
+static bool scale_number(uint64_t value, int shift, int64_t *out)
 {
     for (; shift > 0 && value; shift--) {
         if (value > (UINT64_C(1) << 62) / 10)
@@ -110,7 +110,7 @@ static bool read_number(cell c, int power, int64_t *out)
             exponent = 10 * exponent + (*at - '0');
         shift += down ? -exponent : exponent;
     }
-    if (!any || at != end || shift > 100 || !scaled(value, shift, out))
+    if (!any || at != end || shift > 100 || !scale_number(value, shift, out))
         return false;
     if (negative)
         *out = -*out;
@@ -132,25 +132,25 @@ static bool read_whole(cell c, int64_t least, int64_t most, int64_t *out)
 #define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
 
 /* Writes the reason why a cell is invalid; returns false. */
-static bool refuse(column k, cell c, const char *wanted, char *why)
+static bool describe_invalid(column k, cell c, const char *wanted, char *why)
 {
     snprintf(why, WHY_BYTES, "%s '%.*s' is no %s", columns[k],
              c.len < 24 ? (int)c.len : 24, c.len ? c.text : "", wanted);
     return false;
 }
 
-static bool take_time(const cell *cells, column k, int64_t least, int64_t *out,
+static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
                       char *why)
 {
     if (read_number(cells[k], 9, out) && *out >= least && *out <= MOST_NS)
         return true;
-    return refuse(k, cells[k],
+    return describe_invalid(k, cells[k],
                   least < 0 ? "time in seconds" : "duration in seconds", why);
 }
 
 /* Parses an integer cell; leaves *out unchanged if an optional column is
  * absent. */
-static bool take_whole(const table *t, const cell *cells, column k,
+static bool parse_integer(const table *t, const cell *cells, column k,
                        int64_t least, int64_t most, int64_t *out, char *why)
 {
     char wanted[60];
@@ -158,7 +158,7 @@ static bool take_whole(const table *t, const cell *cells, column k,
         return true;
     snprintf(wanted, sizeof wanted, "whole number of %" PRId64 " to %" PRId64,
              least, most);
-    return refuse(k, cells[k], wanted, why);
+    return describe_invalid(k, cells[k], wanted, why);
 }
 
 static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
@@ -166,24 +166,24 @@ static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
 {
     int64_t stage, replica, microbatch, rank = 0, order = 0, here = 0;
     int64_t chunk = -1;
-    if (!take_whole(t, cells, STEP, 0, INT64_MAX / 2, step, why) ||
-        !take_time(cells, START, -MOST_NS, &row->start_ns, why) ||
-        !take_time(cells, DURATION, 0, &row->ns, why) ||
-        !take_whole(t, cells, STAGE, 0, LHI_MOST_PLACES - 1, &stage, why) ||
-        !take_whole(t, cells, REPLICA, 0, LHI_MOST_PLACES - 1, &replica, why) ||
-        !take_whole(t, cells, MICROBATCH, -1, LH_MAX_MICROBATCHES, &microbatch,
+    if (!parse_integer(t, cells, STEP, 0, INT64_MAX / 2, step, why) ||
+        !parse_time(cells, START, -MOST_NS, &row->start_ns, why) ||
+        !parse_time(cells, DURATION, 0, &row->ns, why) ||
+        !parse_integer(t, cells, STAGE, 0, LHI_MAX_STAGES_OR_REPLICAS - 1, &stage, why) ||
+        !parse_integer(t, cells, REPLICA, 0, LHI_MAX_STAGES_OR_REPLICAS - 1, &replica, why) ||
+        !parse_integer(t, cells, MICROBATCH, -1, LH_MAX_MICROBATCHES, &microbatch,
                     why) ||
-        !take_whole(t, cells, RANK, 0, UINT32_MAX, &rank, why) ||
-        !take_whole(t, cells, ORDER, 0, UINT32_MAX, &order, why) ||
-        !take_whole(t, cells, HERE, -1, INT16_MAX, &here, why) ||
-        !take_whole(t, cells, CHUNK, -1, INT16_MAX, &chunk, why))
+        !parse_integer(t, cells, RANK, 0, UINT32_MAX, &rank, why) ||
+        !parse_integer(t, cells, ORDER, 0, UINT32_MAX, &order, why) ||
+        !parse_integer(t, cells, HERE, -1, INT16_MAX, &here, why) ||
+        !parse_integer(t, cells, CHUNK, -1, INT16_MAX, &chunk, why))
         return false;
     row->stage = (uint16_t)stage;
     row->replica = (uint16_t)replica;
     row->microbatch = (int32_t)microbatch;
     row->rank = (uint32_t)rank;
-    row->order = (uint32_t)order;
-    row->here = (int16_t)here;
+    row->index = (uint32_t)order;
+    row->stage_chunk = (int16_t)here;
     row->chunk = (int16_t)chunk;
     return true;
 }
@@ -243,7 +243,7 @@ static lh_status read_row(table *t, const char *line, const char *end,
                           lh_error *err)
 {
     cell raw[MOST_COLUMNS], cells[N_COLUMNS] = {{0}};
-    lhi_remark_counts *remarks = t->rows->remarks;
+    lhi_defect_counts *remarks = t->rows->remarks;
     lhi_op_row row = {0};
     int64_t step;
     if (trimmed(line, end).len == 0)
@@ -259,13 +259,13 @@ static lh_status read_row(table *t, const char *line, const char *end,
                  "%" PRIu32 " cells, and the heading has %" PRIu32, n,
                  t->n_columns);
     if (!good || !fill_row(t, cells, &row, &step, why)) {
-        lhi_remark(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64 ": %s", t->name,
+        lhi_defect_add(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64 ": %s", t->name,
                    t->line, why);
         return LH_OK;
     }
     lhi_op_type op = lhi_op_find(cells[TYPE].text, cells[TYPE].len);
     if (op == LHI_N_OPS) {
-        lhi_remark(remarks, LHI_REMARK_UNKNOWN, 1, "%s:%" PRIu64 ": '%.*s'",
+        lhi_defect_add(remarks, LHI_REMARK_UNKNOWN, 1, "%s:%" PRIu64 ": '%.*s'",
                    t->name, t->line,
                    cells[TYPE].len < 40 ? (int)cells[TYPE].len : 40,
                    cells[TYPE].text);
@@ -277,7 +277,7 @@ static lh_status read_row(table *t, const char *line, const char *end,
 
 /* --- lines ---------------------------------------------------------------- */
 
-static lh_status take_line(table *t, const char *line, const char *end,
+static lh_status parse_line(table *t, const char *line, const char *end,
                            lh_error *err)
 {
     t->line++;
@@ -287,20 +287,20 @@ static lh_status take_line(table *t, const char *line, const char *end,
 
 enum { BUFFER = 1 << 18 }; /* larger than LHI_LINE_BYTES */
 
-static lh_status read_lines(table *t, lhi_unzip *zip, char *buffer,
+static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
                             lh_error *err)
 {
     size_t held = 0, more;
     uint64_t all = 0;
     do {
-        LHI_TRY(lhi_unzip_read(zip, buffer + held, BUFFER - held, &more, err));
+        LHI_TRY(lhi_gzip_stream_read(zip, buffer + held, BUFFER - held, &more, err));
         const char *at = buffer, *end = buffer + held + more, *stop;
         all += more;
-        if (all > lhi_input_bytes(LHI_INPUT_RECORDING))
-            return lhi_fail_large(t->name, lhi_input_bytes(LHI_INPUT_RECORDING),
-                                  lhi_input_what(LHI_INPUT_RECORDING), err);
+        if (all > lhi_input_max_bytes(LHI_INPUT_RECORDING))
+            return lhi_fail_too_large(t->name, lhi_input_max_bytes(LHI_INPUT_RECORDING),
+                                  lhi_input_describe(LHI_INPUT_RECORDING), err);
         while ((stop = memchr(at, '\n', (size_t)(end - at)))) {
-            LHI_TRY(take_line(t, at, stop, err));
+            LHI_TRY(parse_line(t, at, stop, err));
             at = stop + 1;
         }
         held = (size_t)(end - at);
@@ -312,15 +312,15 @@ static lh_status read_lines(table *t, lhi_unzip *zip, char *buffer,
         memmove(buffer, at, held);
     } while (more);
     /* In a truncated row the last number may be incomplete. */
-    const char *why = zip->why ? zip->why : "it ends within a row";
+    const char *why = zip->reason ? zip->reason : "it ends within a row";
     if (held && t->line == 0)
-        LHI_TRY(take_line(t, buffer, buffer + held, err));
-    else if (held || zip->why)
-        lhi_remark(t->rows->remarks, LHI_REMARK_CUT, 1, "%s: %s", t->name, why);
+        LHI_TRY(parse_line(t, buffer, buffer + held, err));
+    else if (held || zip->reason)
+        lhi_defect_add(t->rows->remarks, LHI_REMARK_CUT, 1, "%s: %s", t->name, why);
     return LH_OK;
 }
 
-lh_status lhi_op_table_read(lhi_unzip *zip, const char *name, lhi_rows *rows,
+lh_status lhi_op_table_read(lhi_gzip_stream *zip, const char *name, lhi_rows *rows,
                             lh_error *err)
 {
     table t = {.name = name, .rows = rows};
@@ -331,6 +331,6 @@ lh_status lhi_op_table_read(lhi_unzip *zip, const char *name, lhi_rows *rows,
     free(buffer);
     if (status == LH_OK && t.line == 0)
         status = lhi_fail(err, LH_EINPUT, "%s: is empty%s%s", name,
-                          zip->why ? ": " : "", zip->why ? zip->why : "");
+                          zip->reason ? ": " : "", zip->reason ? zip->reason : "");
     return status;
 }

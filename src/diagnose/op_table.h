@@ -7,7 +7,7 @@
 #include "diagnose/unzip.h"
 
 /* Adds the rows of a table to `rows`. */
-lh_status lhi_op_table_read(lhi_unzip *zip, const char *name, lhi_rows *rows,
+lh_status lhi_op_table_read(lhi_gzip_stream *zip, const char *name, lhi_rows *rows,
                             lh_error *err);
 
 #endif

@@ -10,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lh_status read_all(lhi_unzip *zip, const char *name, lhi_text *text,
+static lh_status read_all(lhi_gzip_stream *zip, const char *name, lhi_text *text,
                           lh_error *err)
 {
-    char *bytes = malloc(LHI_UNZIP_BYTES);
+    char *bytes = malloc(LHI_GZIP_STREAM_BYTES);
     size_t n = 1;
     lh_status status = bytes ? LH_OK : lhi_fail_nomem(err);
     while (status == LH_OK && n) {
-        status = lhi_unzip_read(zip, bytes, LHI_UNZIP_BYTES, &n, err);
+        status = lhi_gzip_stream_read(zip, bytes, LHI_GZIP_STREAM_BYTES, &n, err);
         if (status == LH_OK)
             lhi_text_add(text, bytes, n);
         if (status == LH_OK)
-            status = lhi_input_check(text->len, name, LHI_INPUT_TRACE, err);
+            status = lhi_input_check_size(text->len, name, LHI_INPUT_TRACE, err);
     }
     free(bytes);
     return status;
@@ -30,30 +30,30 @@ static lh_status read_all(lhi_unzip *zip, const char *name, lhi_text *text,
 /* --- rows ----------------------------------------------------------------- */
 
 /* Conversion inputs. */
-typedef struct converting {
+typedef struct conversion {
     const lh_trace *trace;
     const char *name;
     uint64_t step;
     lhi_rows *rows;
-} converting;
+} conversion;
 
-static lh_status add_row(const converting *c, lhi_op_type op, uint32_t device,
+static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
                          uint32_t order, uint32_t chunk, int32_t microbatch,
                          int64_t from_ns, int64_t to_ns, lh_error *err)
 {
     lhi_op_row row = {.start_ns = from_ns,
                       .ns = to_ns - from_ns,
                       .rank = device,
-                      .order = order,
+                      .index = order,
                       .microbatch = microbatch,
                       .stage = (uint16_t)device,
-                      .here = -1,
+                      .stage_chunk = -1,
                       .chunk = chunk == LH_NONE ? -1 : (int16_t)chunk,
                       .op = (uint8_t)op};
     return lhi_rows_add(c->rows, c->step, &row, err);
 }
 
-static lh_status add_passes(const converting *c, lh_error *err)
+static lh_status add_passes(const conversion *c, lh_error *err)
 {
     static const lhi_op_type ops[] = {[LH_F] = LHI_OP_FORWARD,
                                       [LH_D] = LHI_OP_INPUT,
@@ -95,7 +95,7 @@ static uint32_t run_of(const run_number *runs, uint32_t n, const lh_pass *pass)
 }
 
 /* Adds sends and receives in the order of their passes. */
-static lh_status add_messages(const converting *c, lh_error *err)
+static lh_status add_messages(const conversion *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
     run_number *runs = calloc((size_t)t->n_runs + 1, sizeof *runs);
@@ -122,7 +122,7 @@ static lh_status add_messages(const converting *c, lh_error *err)
     return status;
 }
 
-static lh_status add_collectives(const converting *c, lh_error *err)
+static lh_status add_collectives(const conversion *c, lh_error *err)
 {
     for (uint32_t i = 0; i < c->trace->n_collectives; i++) {
         const lh_trace_collective *k = &c->trace->collectives[i];
@@ -141,7 +141,7 @@ static lh_status add_collectives(const converting *c, lh_error *err)
 
 static lh_status check_size(const lh_trace *t, const char *name, lh_error *err)
 {
-    bool fits = t->n_devices < LHI_MOST_PLACES;
+    bool fits = t->n_devices < LHI_MAX_STAGES_OR_REPLICAS;
     for (uint32_t i = 0; i < t->n_runs && fits; i++)
         fits = t->runs[i].pass.chunk < INT16_MAX &&
                t->runs[i].pass.microbatch < LH_MAX_MICROBATCHES;
@@ -154,7 +154,7 @@ static lh_status check_size(const lh_trace *t, const char *name, lh_error *err)
                            name);
 }
 
-lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,
+lh_status lhi_op_trace_read(lhi_gzip_stream *zip, const char *name, uint64_t step,
                             lhi_rows *rows, lh_error *err)
 {
     lhi_text text = {0};
@@ -165,7 +165,7 @@ lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,
     if (status == LH_OK)
         status = lh_trace_parse(text.data, text.len, name, &trace, err);
     lhi_text_fini(&text);
-    converting c = {trace, name, step, rows};
+    conversion c = {trace, name, step, rows};
     if (status == LH_OK)
         status = check_size(trace, name, err);
     if (status == LH_OK)
@@ -175,7 +175,7 @@ lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,
     if (status == LH_OK)
         status = add_collectives(&c, err);
     if (status == LH_OK && trace->n_runs)
-        lhi_rows_post_ahead(rows);
+        lhi_rows_mark_preposted(rows);
     lh_trace_free(trace);
     return status;
 }

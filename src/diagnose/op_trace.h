@@ -8,7 +8,7 @@
 
 /* Adds the operations of a trace to `rows` as those of step `step`. Its
  * receives count as pre-posted. */
-lh_status lhi_op_trace_read(lhi_unzip *zip, const char *name, uint64_t step,
+lh_status lhi_op_trace_read(lhi_gzip_stream *zip, const char *name, uint64_t step,
                             lhi_rows *rows, lh_error *err);
 
 #endif

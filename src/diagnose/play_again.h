@@ -6,31 +6,31 @@
 #include "diagnose/recording.h"
 
 /* A link: messages between two workers. */
-typedef struct lhi_ends {
+typedef struct lhi_worker_link {
     uint32_t from, to;
-} lhi_ends;
+} lhi_worker_link;
 
 /* Selects the operations that keep their recorded times, and the others' times.
  * Tables have a row per worker with a cell per operation kind. */
 typedef struct lhi_scenario {
-    uint8_t *own;            /* n_workers * LHI_N_OPS: 1 keeps recorded times */
-    const int64_t *usual_ns; /* LHI_N_OPS: per kind; used unless replacement_ns
+    uint8_t *is_recorded;            /* n_workers * LHI_N_OPS: 1 keeps recorded times */
+    const int64_t *typical_ns; /* LHI_N_OPS: per kind; used unless replacement_ns
                               * is set */
     /* n_workers * LHI_N_OPS; NULL: typical_ns applies */
-    int64_t *instead_ns;
+    int64_t *replacement_ns;
     /* With replacement_ns: a cell other than 0 multiplies the recorded time. */
-    double *times;
+    double *factors;
     /* Restricts replacement_ns to messages on these links; NULL: all messages.
      */
-    const lhi_ends *links;
+    const lhi_worker_link *links;
     uint32_t n_links;
 } lhi_scenario;
 
 /* Returns the scenario's flag for a worker and an operation kind. */
-static inline uint8_t *lhi_own(const lhi_scenario *s, uint32_t worker,
+static inline uint8_t *lhi_scenario_flag(const lhi_scenario *s, uint32_t worker,
                                lhi_op_type op)
 {
-    return &s->own[(size_t)worker * LHI_N_OPS + op];
+    return &s->is_recorded[(size_t)worker * LHI_N_OPS + op];
 }
 
 /* Builds a scenario in the arena: all operations keep their recorded times, or
@@ -46,14 +46,14 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
 
 /* Returns the end of a step's last operation. ends[i + 1] receives the end of
  * operation i; the array has one entry more than there are operations. */
-int64_t lhi_play(const lhi_recorded_step *step, const lhi_scenario *scenario,
+int64_t lhi_replay_step(const lhi_recorded_step *step, const lhi_scenario *scenario,
                  int64_t *ends);
 /* Returns the duration of operation `i`, in `group`, under the scenario. */
-int64_t lhi_played_ns(const lhi_recorded_step *step,
+int64_t lhi_replay_duration(const lhi_recorded_step *step,
                       const lhi_scenario *scenario, uint32_t group, uint32_t i);
 /* Replays every step under every scenario: ends_ns[scenario * n_steps + step]
  * is the end of the last operation. The result does not depend on `threads`. */
-lh_status lhi_replay(const lh_recording *recording,
+lh_status lhi_replay_steps(const lh_recording *recording,
                      const lhi_scenario *scenarios, uint32_t n_scenarios,
                      uint32_t threads, int64_t *ends_ns, lh_error *err);
 /* Returns the mean over the steps. */
@@ -61,7 +61,7 @@ double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns);
 
 /* Computes the typical time of each operation kind over all workers and steps:
  * the mean for computation, the median for communication. */
-void lhi_usual_times(const lh_recording *recording,
+void lhi_typical_times(const lh_recording *recording,
                      int64_t usual_ns[LHI_N_OPS]);
 
 #endif

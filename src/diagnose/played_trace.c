@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-lh_pass lhi_pass_of(const lhi_op_graph *g, uint32_t i)
+lh_pass lhi_op_graph_pass(const lhi_op_graph *g, uint32_t i)
 {
     static const uint8_t kinds[] = {[LHI_OP_FORWARD] = LH_F,
                                     [LHI_OP_BACKWARD] = LH_B,
@@ -16,7 +16,7 @@ lh_pass lhi_pass_of(const lhi_op_graph *g, uint32_t i)
                      .kind = kinds[g->op[i]]};
 }
 
-static lh_status name_sites(const lhi_replayed *p, lhi_arena *arena,
+static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
                             lh_trace *out, lh_error *err)
 {
     const char **names = LHI_NEW(arena, const char *, p->n_replicas);
@@ -35,7 +35,7 @@ static lh_status name_sites(const lhi_replayed *p, lhi_arena *arena,
 }
 
 /* Numbers the devices of the displayed workers; LH_NONE: not displayed. */
-static lh_status make_devices(const lh_recording *r, const lhi_replayed *p,
+static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
                               lhi_arena *arena, uint32_t *device, lh_trace *out,
                               lh_error *err)
 {
@@ -44,7 +44,7 @@ static lh_status make_devices(const lh_recording *r, const lhi_replayed *p,
         LHI_NEW(arena, lh_trace_device, (size_t)p->n_replicas * S);
     if (!devices)
         return lhi_fail_nomem(err);
-    for (uint32_t w = 0; w < lhi_n_workers(r); w++)
+    for (uint32_t w = 0; w < lhi_recording_n_workers(r); w++)
         device[w] = LH_NONE;
     for (uint32_t i = 0; i < p->n_replicas; i++)
         for (uint32_t s = 0; s < S; s++) {
@@ -70,7 +70,7 @@ static void count_runs(const lhi_op_graph *g, const uint32_t *device,
 
 /* Fills in the runs; the graph has the passes of a device in execution order.
  */
-static void fill_runs(const lhi_replayed *p, const uint32_t *device,
+static void fill_runs(const lhi_replayed_step *p, const uint32_t *device,
                       const int64_t *ends, uint32_t *next, lh_trace_run *runs)
 {
     const lhi_op_graph *g = p->step->graph;
@@ -81,22 +81,22 @@ static void fill_runs(const lhi_replayed *p, const uint32_t *device,
                 continue;
             int64_t end = ends[i + 1];
             runs[next[d]++] = (lh_trace_run){
-                .pass = lhi_pass_of(g, i),
+                .pass = lhi_op_graph_pass(g, i),
                 .device = d,
                 .waits_for = LH_NONE,
-                .start_ns = end - lhi_played_ns(p->step, p->scenario, group, i),
+                .start_ns = end - lhi_replay_duration(p->step, p->scenario, group, i),
                 .end_ns = end,
                 .issued_ns = end};
         }
 }
 
-lh_status lhi_played_trace(const lh_recording *recording,
-                           const lhi_replayed *played, lhi_arena *arena,
+lh_status lhi_replay_trace_make(const lh_recording *recording,
+                           const lhi_replayed_step *played, lhi_arena *arena,
                            lh_trace *out, lh_error *err)
 {
     const lhi_op_graph *g = played->step->graph;
     lh_trace t = {.title = "", .source = "", .memory_unit = ""};
-    uint32_t *device = LHI_NEW(arena, uint32_t, lhi_n_workers(recording));
+    uint32_t *device = LHI_NEW(arena, uint32_t, lhi_recording_n_workers(recording));
     int64_t *ends = LHI_NEW(arena, int64_t, (size_t)g->n_ops + 1);
     uint32_t *first = LHI_NEW(
         arena, uint32_t, (size_t)played->n_replicas * recording->n_stages + 2);
@@ -104,7 +104,7 @@ lh_status lhi_played_trace(const lh_recording *recording,
         return lhi_fail_nomem(err);
     LHI_TRY(name_sites(played, arena, &t, err));
     LHI_TRY(make_devices(recording, played, arena, device, &t, err));
-    t.makespan_ns = lhi_play(played->step, played->scenario, ends);
+    t.makespan_ns = lhi_replay_step(played->step, played->scenario, ends);
     count_runs(g, device, t.n_devices, first);
     t.n_runs = first[t.n_devices];
     lh_trace_run *runs = LHI_NEW(arena, lh_trace_run, t.n_runs);

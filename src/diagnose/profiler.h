@@ -20,7 +20,7 @@
 enum {
     LHI_RANGE_SEND = LHI_N_RANGES,
     LHI_RANGE_RECV,
-    LHI_RANGE_SUM, /* all-reduce, reduce-scatter */
+    LHI_RANGE_REDUCE, /* all-reduce, reduce-scatter */
     LHI_RANGE_OTHER,
 };
 
@@ -29,7 +29,7 @@ enum {
 typedef struct lhi_named_range {
     int64_t start_ns, end_ns;
     int64_t chunk, microbatch, step; /* -1: none */
-    uint8_t is;                      /* lhi_op_type or LHI_RANGE_... */
+    uint8_t kind;                      /* lhi_op_type or LHI_RANGE_... */
 } lhi_named_range;
 
 /* A launch or kernel, matched by correlation id. */
@@ -53,11 +53,11 @@ typedef struct lhi_rank_op {
     int32_t chunk, microbatch;  /* -1: none */
     uint8_t op;                 /* lhi_op_type */
     bool timed_by_gpu;
-    bool waited; /* receive: a pass waited for it, so its end is exact */
+    bool is_exact; /* receive: a pass waited for it, so its end is exact */
 } lhi_rank_op;
 
 /* One rank's operations. */
-typedef struct lhi_profiled {
+typedef struct lhi_profiled_rank {
     char *file;
     uint32_t rank; /* LH_NONE: absent from the file */
     uint32_t world;
@@ -67,22 +67,22 @@ typedef struct lhi_profiled {
     lhi_rank_op *ops;
     size_t n_ops, ops_room;
     bool no_steps; /* no step ranges: steps are counted */
-} lhi_profiled;
+} lhi_profiled_rank;
 
 /* Profiler reader state for all ranks. */
 typedef struct lhi_profiler {
     const lh_rank_map *map; /* NULL: none */
-    lhi_remark_counts *remarks;
-    lhi_profiled *ranks;
+    lhi_defect_counts *remarks;
+    lhi_profiled_rank *ranks;
     uint32_t n_ranks, room;
     bool *name_used; /* per name in the map */
 } lhi_profiler;
 
 /* Reads one file. */
-lh_status lhi_profiler_add(lhi_profiler *p, lhi_unzip *zip, const char *name,
+lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip, const char *name,
                            lh_error *err);
 /* Adds all operations to `rows`. */
-lh_status lhi_profiler_end(lhi_profiler *p, lhi_rows *rows, lh_error *err);
+lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows, lh_error *err);
 /* Frees everything read so far. */
 void lhi_profiler_fini(lhi_profiler *p);
 

@@ -26,12 +26,12 @@ static const struct {
     {"PP:{chunk}RECV_F{microbatch}", LHI_OP_FORWARD_RECV},
     {"PP:{chunk}SEND_B{microbatch}", LHI_OP_BACKWARD_SEND},
     {"PP:{chunk}RECV_B{microbatch}", LHI_OP_BACKWARD_RECV},
-    {"PP:{chunk}WAIT_SEND_F{microbatch}", LHI_RANGE_NOTHING},
-    {"PP:{chunk}WAIT_SEND_B{microbatch}", LHI_RANGE_NOTHING},
-    {"PP:{chunk}UNSHARD", LHI_RANGE_NOTHING},
-    {"PP:{chunk}RESHARD", LHI_RANGE_NOTHING},
-    {"PP:{chunk}REDUCE_GRAD", LHI_RANGE_NOTHING},
-    {"PP:{chunk}WAIT_REDUCE_GRAD", LHI_RANGE_NOTHING},
+    {"PP:{chunk}WAIT_SEND_F{microbatch}", LHI_RANGE_IGNORED},
+    {"PP:{chunk}WAIT_SEND_B{microbatch}", LHI_RANGE_IGNORED},
+    {"PP:{chunk}UNSHARD", LHI_RANGE_IGNORED},
+    {"PP:{chunk}RESHARD", LHI_RANGE_IGNORED},
+    {"PP:{chunk}REDUCE_GRAD", LHI_RANGE_IGNORED},
+    {"PP:{chunk}WAIT_REDUCE_GRAD", LHI_RANGE_IGNORED},
     {"PP:*", LHI_RANGE_OTHER},
     {"Forward {microbatch}", LHI_OP_FORWARD},
     {"Backward {microbatch}", LHI_OP_BACKWARD},
@@ -39,15 +39,15 @@ static const struct {
     {"Optimizer.step#*", LHI_OP_OPTIMIZER},
     {"gloo:send*", LHI_RANGE_SEND},
     {"gloo:recv*", LHI_RANGE_RECV},
-    {"gloo:all_reduce*", LHI_RANGE_SUM},
-    {"gloo:reduce_scatter*", LHI_RANGE_SUM},
+    {"gloo:all_reduce*", LHI_RANGE_REDUCE},
+    {"gloo:reduce_scatter*", LHI_RANGE_REDUCE},
     {"nccl:send*", LHI_RANGE_SEND},
     {"nccl:recv*", LHI_RANGE_RECV},
-    {"nccl:all_reduce*", LHI_RANGE_SUM},
-    {"nccl:*reduce_scatter*", LHI_RANGE_SUM},
+    {"nccl:all_reduce*", LHI_RANGE_REDUCE},
+    {"nccl:*reduce_scatter*", LHI_RANGE_REDUCE},
 };
 
-lh_status lhi_profiler_grow(void **items, size_t n, size_t *room, size_t size,
+lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room, size_t size,
                             lh_error *err)
 {
     if (n < *room)
@@ -75,7 +75,7 @@ typedef struct reading {
     const char *name;
     int64_t base_ns;  /* offset of all times in the file */
     uint64_t n_items; /* events read so far */
-    lhi_profiled *into;
+    lhi_profiled_rank *into;
     lhi_file_events *out;
 } reading;
 
@@ -104,14 +104,14 @@ static uint8_t kind_of(const reading *r, const char *name,
 {
     const lh_rank_map *map = r->p->map;
     for (uint32_t i = 0; map && i < map->n_names; i++)
-        if (lhi_name_matches(map->names[i].name, name, numbers)) {
+        if (lhi_name_matches(map->names[i].pattern, name, numbers)) {
             r->p->name_used[i] = true;
-            return (uint8_t)map->names[i].is;
+            return (uint8_t)map->names[i].kind;
         }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (lhi_name_matches(known[i].pattern, name, numbers))
             return known[i].is;
-    return LHI_RANGE_NOTHING;
+    return LHI_RANGE_IGNORED;
 }
 
 static lh_status add_range(reading *r, const char *name, int64_t start_ns,
@@ -120,15 +120,15 @@ static lh_status add_range(reading *r, const char *name, int64_t start_ns,
     lhi_file_events *out = r->out;
     lhi_name_numbers numbers;
     uint8_t is = kind_of(r, name, &numbers);
-    if (is == LHI_RANGE_NOTHING)
+    if (is == LHI_RANGE_IGNORED)
         return LH_OK;
     if (is == LHI_RANGE_OTHER || numbers.chunk >= INT16_MAX ||
         numbers.microbatch >= LH_MAX_MICROBATCHES) {
-        lhi_remark(r->p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'", r->name,
+        lhi_defect_add(r->p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'", r->name,
                    name);
         return LH_OK;
     }
-    LHI_TRY(lhi_profiler_grow((void **)&out->ranges, out->n_ranges,
+    LHI_TRY(lhi_profiler_grow_array((void **)&out->ranges, out->n_ranges,
                               &out->ranges_room, sizeof *out->ranges, err));
     out->ranges[out->n_ranges++] = (lhi_named_range){
         start_ns, end_ns, numbers.chunk, numbers.microbatch, numbers.step, is};
@@ -144,7 +144,7 @@ static lh_status add_kernel(reading *r, const json_t *event, const char *name,
     const json_t *number = json_object_get(args, "correlation");
     if (!json_is_integer(number) || json_integer_value(number) <= 0)
         return LH_OK; /* belongs to no launch */
-    LHI_TRY(lhi_profiler_grow((void **)&out->kernels, out->n_kernels,
+    LHI_TRY(lhi_profiler_grow_array((void **)&out->kernels, out->n_kernels,
                               &out->kernels_room, sizeof *out->kernels, err));
     out->kernels[out->n_kernels++] =
         (lhi_kernel){start_ns, end_ns, (uint64_t)json_integer_value(number),
@@ -154,11 +154,11 @@ static lh_status add_kernel(reading *r, const json_t *event, const char *name,
 
 static void remark_unread(const reading *r, const char *why)
 {
-    lhi_remark(r->p->remarks, LHI_REMARK_UNREAD, 1, "%s: event %" PRIu64 ": %s",
+    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, 1, "%s: event %" PRIu64 ": %s",
                r->name, r->n_items, why);
 }
 
-static lh_status take_event(reading *r, const json_t *event, lh_error *err)
+static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
 {
     const char *ph = json_string_value(json_object_get(event, "ph"));
     const char *cat = json_string_value(json_object_get(event, "cat"));
@@ -189,7 +189,7 @@ static lh_status take_event(reading *r, const json_t *event, lh_error *err)
 
 /* Filters events by text before parsing: most events contain none of these
  * substrings. */
-static bool may_matter(const lhi_text *text)
+static bool is_relevant(const lhi_text *text)
 {
     static const char *const words[] = {
         "user_annotation", "kernel", "cuda_runtime", "cuda_driver", "gpu_mem"};
@@ -201,7 +201,7 @@ static bool may_matter(const lhi_text *text)
 
 /* --- the file's rank ------------------------------------------------------ */
 
-static lh_status take_group(lhi_profiled *into, const json_t *ranks,
+static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
                             lh_error *err)
 {
     size_t n = json_array_size(ranks);
@@ -222,7 +222,7 @@ static lh_status take_group(lhi_profiled *into, const json_t *ranks,
     return LH_OK;
 }
 
-static lh_status take_distributed(lhi_profiled *into, const json_t *info,
+static lh_status parse_distributed(lhi_profiled_rank *into, const json_t *info,
                                   lh_error *err)
 {
     const json_t *rank = json_object_get(info, "rank");
@@ -238,18 +238,18 @@ static lh_status take_distributed(lhi_profiled *into, const json_t *info,
         const json_t *ranks =
             json_object_get(json_array_get(groups, i), "ranks");
         if (json_array_size(ranks) > 0 && json_array_size(ranks) < UINT32_MAX)
-            LHI_TRY(take_group(into, ranks, err));
+            LHI_TRY(parse_group(into, ranks, err));
     }
     return LH_OK;
 }
 
-static bool key_is(const lhi_json_items *items, const char *key)
+static bool key_is(const lhi_json_stream *items, const char *key)
 {
     return items->key.len == strlen(key) + 2 &&
            memcmp(items->key.data + 1, key, strlen(key)) == 0;
 }
 
-static lh_status take_key(reading *r, const lhi_json_items *items,
+static lh_status parse_key(reading *r, const lhi_json_stream *items,
                           const json_t *value, lh_error *err)
 {
     if (key_is(items, "longhaul"))
@@ -258,7 +258,7 @@ static lh_status take_key(reading *r, const lhi_json_items *items,
                         "first key, as its traces are",
                         r->name);
     if (key_is(items, "distributedInfo"))
-        return take_distributed(r->into, value, err);
+        return parse_distributed(r->into, value, err);
     if (key_is(items, "baseTimeNanoseconds") && json_is_integer(value) &&
         json_integer_value(value) >= 0 && json_integer_value(value) <= MOST_NS)
         r->base_ns = json_integer_value(value);
@@ -267,18 +267,18 @@ static lh_status take_key(reading *r, const lhi_json_items *items,
 
 /* --- the file ------------------------------------------------------------- */
 
-static bool key_matters(const lhi_json_items *items)
+static bool is_relevant_key(const lhi_json_stream *items)
 {
     return key_is(items, "longhaul") || key_is(items, "distributedInfo") ||
            key_is(items, "baseTimeNanoseconds");
 }
 
-static lh_status take_item(reading *r, const lhi_json_items *items,
+static lh_status parse_item(reading *r, const lhi_json_stream *items,
                            lh_error *err)
 {
     json_error_t why;
     r->n_items += items->is_item;
-    if (items->is_item ? !may_matter(&items->value) : !key_matters(items))
+    if (items->is_item ? !is_relevant(&items->value) : !is_relevant_key(items))
         return LH_OK;
     json_t *value = items->too_long
                         ? NULL
@@ -288,36 +288,36 @@ static lh_status take_item(reading *r, const lhi_json_items *items,
     if (!value)
         remark_unread(r, items->too_long ? "is longer than 16 MiB" : why.text);
     else if (items->is_item)
-        status = take_event(r, value, err);
+        status = parse_event(r, value, err);
     else
-        status = take_key(r, items, value, err);
+        status = parse_key(r, items, value, err);
     json_decref(value);
     return status;
 }
 
-static lh_status read_items(reading *r, lhi_json_items *items, lh_error *err)
+static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
 {
     bool more = true;
     while (more) {
-        LHI_TRY(lhi_json_items_next(items, &more, err));
+        LHI_TRY(lhi_json_stream_next(items, &more, err));
         if (more)
-            LHI_TRY(take_item(r, items, err));
+            LHI_TRY(parse_item(r, items, err));
     }
-    if (!items->had_list && !items->why)
+    if (!items->had_list && !items->reason)
         return lhi_fail(err, LH_EINPUT,
                         "%s: is JSON, but no trace of longhaul or of PyTorch's "
                         "profiler, which has a list 'traceEvents'; what else "
                         "can be read is a table (CSV, also gzip) with a row "
                         "for each operation",
                         r->name);
-    if (items->why)
-        lhi_remark(r->p->remarks, LHI_REMARK_CUT, 1, "%s: %s", r->name,
-                   items->why);
+    if (items->reason)
+        lhi_defect_add(r->p->remarks, LHI_REMARK_CUT, 1, "%s: %s", r->name,
+                   items->reason);
     return LH_OK;
 }
 
 /* Adds the base time; false if the result exceeds the limits. */
-static bool move(const reading *r, int64_t *start_ns, int64_t *end_ns)
+static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
 {
     *start_ns += r->base_ns;
     *end_ns += r->base_ns;
@@ -330,31 +330,31 @@ static void add_base(const reading *r)
     lhi_file_events *out = r->out;
     size_t kept = 0;
     for (size_t i = 0; i < out->n_ranges; i++)
-        if (move(r, &out->ranges[i].start_ns, &out->ranges[i].end_ns))
+        if (shift_range(r, &out->ranges[i].start_ns, &out->ranges[i].end_ns))
             out->ranges[kept++] = out->ranges[i];
-    lhi_remark(r->p->remarks, LHI_REMARK_UNREAD, out->n_ranges - kept,
+    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, out->n_ranges - kept,
                "%s: times that are not between 1970 and 2046", r->name);
     out->n_ranges = kept;
     kept = 0;
     for (size_t i = 0; i < out->n_kernels; i++)
-        if (move(r, &out->kernels[i].start_ns, &out->kernels[i].end_ns))
+        if (shift_range(r, &out->kernels[i].start_ns, &out->kernels[i].end_ns))
             out->kernels[kept++] = out->kernels[i];
     out->n_kernels = kept;
 }
 
-lh_status lhi_profiler_events(const lhi_profiler *p, lhi_unzip *zip,
-                              const char *name, lhi_profiled *into,
+lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
+                              const char *name, lhi_profiled_rank *into,
                               lhi_file_events *out, lh_error *err)
 {
     reading r = {.p = p, .name = name, .into = into, .out = out};
-    lhi_json_items *items = calloc(1, sizeof *items);
+    lhi_json_stream *items = calloc(1, sizeof *items);
     if (!items)
         return lhi_fail_nomem(err);
     items->zip = zip;
     items->name = name;
-    items->list = "traceEvents";
+    items->list_key = "traceEvents";
     lh_status status = read_items(&r, items, err);
-    lhi_json_items_fini(items);
+    lhi_json_stream_fini(items);
     free(items);
     if (status == LH_OK)
         add_base(&r);

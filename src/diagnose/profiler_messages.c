@@ -19,15 +19,15 @@ static int compare_ends(const void *a, const void *b)
         return x->replica > y->replica ? 1 : -1;
     if (x->message != y->message)
         return x->message > y->message ? 1 : -1;
-    if (x->sends != y->sends)
-        return x->sends ? -1 : 1;
+    if (x->is_send != y->is_send)
+        return x->is_send ? -1 : 1;
     if (x->op->start_ns != y->op->start_ns)
         return x->op->start_ns > y->op->start_ns ? 1 : -1;
-    return (x->of->rank > y->of->rank) - (x->of->rank < y->of->rank);
+    return (x->rank->rank > y->rank->rank) - (x->rank->rank < y->rank->rank);
 }
 
 /* Returns the message key, by the receiving chunk. */
-static uint64_t message_of(const lhi_rank_op *op)
+static uint64_t message_key(const lhi_rank_op *op)
 {
     bool back =
         op->op == LHI_OP_BACKWARD_SEND || op->op == LHI_OP_BACKWARD_RECV;
@@ -51,16 +51,16 @@ lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
         return lhi_fail_nomem(err);
     k = 0;
     for (uint32_t i = 0; i < p->n_ranks; i++) {
-        lhi_profiled *r = &p->ranks[i];
+        lhi_profiled_rank *r = &p->ranks[i];
         for (size_t j = 0; j < r->n_ops && r->stage != LH_NONE; j++) {
             lhi_rank_op *op = &r->ops[j];
             if (lhi_range_is_message(op->op) && op->step >= 0)
                 ends[k++] = (lhi_message_end){
-                    .message = message_of(op),
+                    .message = message_key(op),
                     .step = (uint64_t)op->step,
                     .replica = r->replica,
-                    .sends = !lhi_op_is_receive((lhi_op_type)op->op),
-                    .of = r,
+                    .is_send = !lhi_op_is_receive((lhi_op_type)op->op),
+                    .rank = r,
                     .op = op};
         }
     }
@@ -76,22 +76,22 @@ static bool same_message(const lhi_message_end *a, const lhi_message_end *b)
            a->message == b->message;
 }
 
-bool lhi_message_is_whole(const lhi_message_end *ends, size_t n, size_t i)
+bool lhi_message_is_complete(const lhi_message_end *ends, size_t n, size_t i)
 {
-    return i + 1 < n && ends[i].sends && !ends[i + 1].sends &&
+    return i + 1 < n && ends[i].is_send && !ends[i + 1].is_send &&
            same_message(&ends[i], &ends[i + 1]);
 }
 
 /* --- links ---------------------------------------------------------------- */
 
 /* A message with a known transfer time on a link between two ranks. */
-typedef struct known {
-    const lhi_profiled *from, *to;
+typedef struct known_message {
+    const lhi_profiled_rank *from, *to;
     bool back;
     int64_t ns;
-} known;
+} known_message;
 
-static int compare_links(const known *x, const known *y)
+static int compare_links(const known_message *x, const known_message *y)
 {
     if (x->back != y->back)
         return x->back ? 1 : -1;
@@ -102,22 +102,22 @@ static int compare_links(const known *x, const known *y)
 
 static int compare_known(const void *a, const void *b)
 {
-    const known *x = a, *y = b;
+    const known_message *x = a, *y = b;
     int order = compare_links(x, y);
     return order ? order : (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-static known known_of(const lhi_message_end *send)
+static known_message known_of(const lhi_message_end *send)
 {
     const lhi_rank_op *out = send[0].op, *in = send[1].op;
     int64_t from = out->start_ns > in->start_ns ? out->start_ns : in->start_ns;
-    return (known){send[0].of, send[1].of, (send->message & 1) != 0,
+    return (known_message){send[0].rank, send[1].rank, (send->message & 1) != 0,
                    in->end_ns - from};
 }
 
 /* Returns the median transfer time on a message's link; 0 if none is known,
  * because no pass ever waited. */
-static int64_t usual_of(const known *list, size_t n, const known *one)
+static int64_t link_median(const known_message *list, size_t n, const known_message *one)
 {
     size_t from = 0, to = n;
     while (from < to) {
@@ -132,37 +132,37 @@ static int64_t usual_of(const known *list, size_t n, const known *one)
     return to > from ? list[from + (to - from - 1) / 2].ns : 0;
 }
 
-static void end_message(lhi_message_end *send, const known *list, size_t n)
+static void set_arrival(lhi_message_end *send, const known_message *list, size_t n)
 {
     lhi_rank_op *out = send[0].op, *in = send[1].op;
     if (out->timed_by_gpu || in->timed_by_gpu)
         return;
-    if (!in->waited) {
-        known one = known_of(send);
-        int64_t begin = in->end_ns - one.ns, usual = usual_of(list, n, &one);
+    if (!in->is_exact) {
+        known_message one = known_of(send);
+        int64_t begin = in->end_ns - one.ns, usual = link_median(list, n, &one);
         if (one.ns > 0 && usual < one.ns)
             in->end_ns = begin + (usual > 0 ? usual : 0);
     }
     out->end_ns = in->end_ns > out->start_ns ? in->end_ns : out->start_ns;
 }
 
-lh_status lhi_profiler_messages(lhi_profiler *p, lh_error *err)
+lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err)
 {
     lhi_message_end *ends;
     size_t n, n_known = 0;
     LHI_TRY(lhi_message_ends(p, &ends, &n, err));
-    known *list = malloc((n + 1) * sizeof *list);
+    known_message *list = malloc((n + 1) * sizeof *list);
     if (!list) {
         free(ends);
         return lhi_fail_nomem(err);
     }
     for (size_t i = 0; i + 1 < n; i++)
-        if (lhi_message_is_whole(ends, n, i) && ends[i + 1].op->waited)
+        if (lhi_message_is_complete(ends, n, i) && ends[i + 1].op->is_exact)
             list[n_known++] = known_of(&ends[i]);
     lhi_sort(list, n_known, sizeof *list, compare_known);
     for (size_t i = 0; i + 1 < n; i++)
-        if (lhi_message_is_whole(ends, n, i))
-            end_message(&ends[i], list, n_known);
+        if (lhi_message_is_complete(ends, n, i))
+            set_arrival(&ends[i], list, n_known);
     free(list);
     free(ends);
     return LH_OK;

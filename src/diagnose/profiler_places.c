@@ -20,10 +20,10 @@ static const lhi_map_rank *find_rank(const lh_rank_map *map, uint32_t rank)
     return NULL;
 }
 
-static lh_status place_by_map(lhi_profiler *p, lh_error *err)
+static lh_status assign_from_map(lhi_profiler *p, lh_error *err)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
-        lhi_profiled *r = &p->ranks[i];
+        lhi_profiled_rank *r = &p->ranks[i];
         const lhi_map_rank *m = find_rank(p->map, r->rank);
         if (!m)
             return lhi_fail(err, LH_EINPUT,
@@ -39,7 +39,7 @@ static lh_status place_by_map(lhi_profiler *p, lh_error *err)
 /* --- from the operations -------------------------------------------------- */
 
 /* Returns the least chunk among a rank's passes; INT32_MAX if it has none. */
-static int32_t first_chunk(const lhi_profiled *r)
+static int32_t first_chunk(const lhi_profiled_rank *r)
 {
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < r->n_ops; i++)
@@ -89,7 +89,7 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     return LH_OK;
 }
 
-static const lhi_profiled *of_rank(const lhi_profiler *p, uint32_t rank)
+static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p, uint32_t rank)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == rank)
@@ -106,10 +106,10 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
     if (g->n != n_stages)
         return false;
     for (uint32_t i = 0; i < g->n; i++) {
-        const lhi_profiled *a = of_rank(p, g->ranks[i]);
+        const lhi_profiled_rank *a = find_profiled_rank(p, g->ranks[i]);
         has = has || g->ranks[i] == rank;
         for (uint32_t k = 0; a && k < i; k++) {
-            const lhi_profiled *b = of_rank(p, g->ranks[k]);
+            const lhi_profiled_rank *b = find_profiled_rank(p, g->ranks[k]);
             if (b && b->stage == a->stage)
                 return false;
         }
@@ -118,7 +118,7 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
 }
 
 /* Returns the least rank in the rank's pipeline; LH_NONE if unknown. */
-static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled *r,
+static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled_rank *r,
                             uint32_t n_stages)
 {
     uint32_t least = LH_NONE;
@@ -185,7 +185,7 @@ static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
     uint32_t first = LH_NONE, world = 0;
     *n = 0;
     for (uint32_t i = 0; p->map && i < p->map->n_ranks; i++)
-        if (!of_rank(p, p->map->ranks[i].rank) && (*n)++ == 0)
+        if (!find_profiled_rank(p, p->map->ranks[i].rank) && (*n)++ == 0)
             first = p->map->ranks[i].rank;
     if (p->map && p->map->n_ranks)
         return first;
@@ -194,24 +194,24 @@ static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
     if (world <= p->n_ranks)
         return LH_NONE;
     *n = world - p->n_ranks;
-    for (first = 0; of_rank(p, first);)
+    for (first = 0; find_profiled_rank(p, first);)
         first++;
     return first;
 }
 
-lh_status lhi_profiler_places(lhi_profiler *p, lh_error *err)
+lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err)
 {
     uint32_t n_stages, n_missing;
     if (p->map && p->map->n_ranks) {
-        LHI_TRY(place_by_map(p, err));
+        LHI_TRY(assign_from_map(p, err));
     } else {
         LHI_TRY(find_stages(p, &n_stages, err));
         LHI_TRY(find_replicas(p, n_stages, err));
     }
     uint32_t missing = find_missing(p, &n_missing);
-    lhi_remark(p->remarks, LHI_REMARK_FILES, n_missing, "rank %u", missing);
+    lhi_defect_add(p->remarks, LHI_REMARK_FILES, n_missing, "rank %u", missing);
     for (uint32_t i = 0; i < p->n_ranks; i++) {
-        lhi_profiled *r = &p->ranks[i];
+        lhi_profiled_rank *r = &p->ranks[i];
         for (size_t k = 0; k < r->n_ops; k++)
             if (r->ops[k].chunk < 0 && r->ops[k].microbatch >= 0)
                 r->ops[k].chunk = (int32_t)r->stage;

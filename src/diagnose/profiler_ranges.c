@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Least wait: below it the message had already arrived. */
-#define WAITED_NS INT64_C(100000)
+#define MIN_WAIT_NS INT64_C(100000)
 
 /* A time interval. */
 typedef struct span {
@@ -62,9 +62,9 @@ static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
     for (size_t i = 0; i < e->n_ranges; i++) {
         lhi_named_range *r = &e->ranges[i];
         s->gpu[i] = no_span;
-        if (r->is < LHI_N_OPS)
+        if (r->kind < LHI_N_OPS)
             s->work[s->n_work++] = r;
-        else if (r->is >= LHI_RANGE_SEND)
+        else if (r->kind >= LHI_RANGE_SEND)
             s->talk[s->n_talk++] = r;
     }
     lhi_sort(s->work, s->n_work, sizeof *s->work, compare_starts);
@@ -99,12 +99,12 @@ static int compare_correlations(const void *a, const void *b)
     return (int)y->is_launch - (int)x->is_launch;
 }
 
-static void give_kernel(sorted_ranges *s, const lhi_named_range *range,
+static void assign_kernel(sorted_ranges *s, const lhi_named_range *range,
                         const lhi_kernel *k)
 {
     bool counts =
-        lhi_range_is_pass(range->is) ? !k->communicates
-        : lhi_range_is_message(range->is) || range->is >= LHI_RANGE_SEND
+        lhi_range_is_pass(range->kind) ? !k->communicates
+        : lhi_range_is_message(range->kind) || range->kind >= LHI_RANGE_SEND
             ? k->communicates
             : true;
     if (counts)
@@ -113,7 +113,7 @@ static void give_kernel(sorted_ranges *s, const lhi_named_range *range,
 
 /* Assigns kernels to the range in which the CPU launched them, on any thread:
  * the backward pass has its own. */
-static void give_kernels(lhi_file_events *e, sorted_ranges *s)
+static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 {
     const lhi_kernel *launch = NULL;
     lhi_sort(e->kernels, e->n_kernels, sizeof *e->kernels,
@@ -129,21 +129,21 @@ static void give_kernels(lhi_file_events *e, sorted_ranges *s)
         lhi_named_range *work = range_at(s->work, s->n_work, launch->start_ns);
         lhi_named_range *talk = range_at(s->talk, s->n_talk, launch->start_ns);
         if (work)
-            give_kernel(s, work, k);
+            assign_kernel(s, work, k);
         if (talk)
-            give_kernel(s, talk, k);
+            assign_kernel(s, talk, k);
     }
 }
 
 /* --- operations ----------------------------------------------------------- */
 
-static lh_status add_op(lhi_profiled *into, const sorted_ranges *s,
+static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
                         const lhi_named_range *r, uint8_t op,
                         const lhi_named_range *numbers, lh_error *err)
 {
     const span *gpu = &s->gpu[r - s->all];
     bool timed = gpu->begin <= gpu->end;
-    LHI_TRY(lhi_profiler_grow((void **)&into->ops, into->n_ops, &into->ops_room,
+    LHI_TRY(lhi_profiler_grow_array((void **)&into->ops, into->n_ops, &into->ops_room,
                               sizeof *into->ops, err));
     into->ops[into->n_ops++] =
         (lhi_rank_op){.start_ns = timed ? gpu->begin : r->start_ns,
@@ -166,19 +166,19 @@ static bool is_forward(uint8_t op)
 
 /* Handles a library's send or receive. Inside a message's range it determines
  * that message's time; inside a pass it is a message itself. */
-static lh_status take_message(lhi_profiled *into, const sorted_ranges *s,
+static lh_status add_library_message(lhi_profiled_rank *into, const sorted_ranges *s,
                               lhi_named_range *talk, lh_error *err)
 {
-    bool sends = talk->is == LHI_RANGE_SEND;
+    bool sends = talk->kind == LHI_RANGE_SEND;
     lhi_named_range *within = range_at(s->work, s->n_work, talk->start_ns);
     if (!within)
         return LH_OK;
-    if (within->is == LHI_OP_FORWARD_RECV || within->is == LHI_OP_BACKWARD_RECV)
+    if (within->kind == LHI_OP_FORWARD_RECV || within->kind == LHI_OP_BACKWARD_RECV)
         within->end_ns =
             talk->end_ns > within->end_ns ? talk->end_ns : within->end_ns;
-    if (!lhi_range_is_pass(within->is))
+    if (!lhi_range_is_pass(within->kind))
         return LH_OK;
-    bool forward = is_forward(within->is);
+    bool forward = is_forward(within->kind);
     uint8_t op = sends ? (forward ? LHI_OP_FORWARD_SEND : LHI_OP_BACKWARD_SEND)
                        : (forward ? LHI_OP_FORWARD_RECV : LHI_OP_BACKWARD_RECV);
     LHI_TRY(add_op(into, s, talk, op, within, err));
@@ -189,36 +189,36 @@ static lh_status take_message(lhi_profiled *into, const sorted_ranges *s,
 }
 
 /* Moves the start of the pass that waits for a receive to the receive's end. */
-static void end_wait(const sorted_ranges *s, lhi_rank_op *op)
+static void remove_wait(const sorted_ranges *s, lhi_rank_op *op)
 {
     lhi_named_range *pass = range_at(s->work, s->n_work, op->end_ns);
-    if (op->timed_by_gpu || !pass || !lhi_range_is_pass(pass->is) ||
-        is_forward(pass->is) != is_forward(op->op) ||
+    if (op->timed_by_gpu || !pass || !lhi_range_is_pass(pass->kind) ||
+        is_forward(pass->kind) != is_forward(op->op) ||
         pass->microbatch != op->microbatch ||
         (pass->chunk != op->chunk && pass->chunk >= 0 && op->chunk >= 0))
         return;
-    op->waited = op->end_ns - pass->start_ns >= WAITED_NS;
+    op->is_exact = op->end_ns - pass->start_ns >= MIN_WAIT_NS;
     pass->start_ns = op->end_ns;
 }
 
-static lh_status make_ops(lhi_profiled *into, sorted_ranges *s, lh_error *err)
+static lh_status build_operations(lhi_profiled_rank *into, sorted_ranges *s, lh_error *err)
 {
     size_t first = into->n_ops;
     for (size_t i = 0; i < s->n_talk; i++)
-        if (s->talk[i]->is == LHI_RANGE_SEND ||
-            s->talk[i]->is == LHI_RANGE_RECV)
-            LHI_TRY(take_message(into, s, s->talk[i], err));
+        if (s->talk[i]->kind == LHI_RANGE_SEND ||
+            s->talk[i]->kind == LHI_RANGE_RECV)
+            LHI_TRY(add_library_message(into, s, s->talk[i], err));
     for (size_t i = 0; i < s->n_work; i++)
-        if (!lhi_range_is_pass(s->work[i]->is))
+        if (!lhi_range_is_pass(s->work[i]->kind))
             LHI_TRY(
-                add_op(into, s, s->work[i], s->work[i]->is, s->work[i], err));
+                add_op(into, s, s->work[i], s->work[i]->kind, s->work[i], err));
     for (size_t i = first; i < into->n_ops; i++)
         if (lhi_op_is_receive((lhi_op_type)into->ops[i].op))
-            end_wait(s, &into->ops[i]);
+            remove_wait(s, &into->ops[i]);
     for (size_t i = 0; i < s->n_work; i++)
-        if (lhi_range_is_pass(s->work[i]->is))
+        if (lhi_range_is_pass(s->work[i]->kind))
             LHI_TRY(
-                add_op(into, s, s->work[i], s->work[i]->is, s->work[i], err));
+                add_op(into, s, s->work[i], s->work[i]->kind, s->work[i], err));
     return LH_OK;
 }
 
@@ -246,7 +246,7 @@ static bool is_counted(const lhi_rank_op *op)
 /* Numbers steps without step ranges: the k-th occurrence of a pass or message
  * belongs to step k. Other operations belong to the step of the preceding pass.
  */
-static void count_steps(lhi_rank_op *ops, size_t n)
+static void number_steps(lhi_rank_op *ops, size_t n)
 {
     lhi_sort(ops, n, sizeof *ops, compare_same);
     for (size_t i = 0; i < n; i++) {
@@ -265,7 +265,7 @@ static int compare_begins(const void *a, const void *b)
     return compare_same(a, b);
 }
 
-static void follow_passes(lhi_rank_op *ops, size_t n)
+static void inherit_steps(lhi_rank_op *ops, size_t n)
 {
     int64_t step = -1;
     for (size_t i = 0; i < n; i++) {
@@ -276,7 +276,7 @@ static void follow_passes(lhi_rank_op *ops, size_t n)
     }
 }
 
-static lh_status mark_steps(lhi_file_events *e, lhi_profiled *into,
+static lh_status mark_steps(lhi_file_events *e, lhi_profiled_rank *into,
                             size_t first, lh_error *err)
 {
     lhi_rank_op *ops = into->ops ? into->ops + first : NULL;
@@ -285,15 +285,15 @@ static lh_status mark_steps(lhi_file_events *e, lhi_profiled *into,
     if (!marks)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < e->n_ranges; i++)
-        if (e->ranges[i].is == LHI_RANGE_STEP)
+        if (e->ranges[i].kind == LHI_RANGE_STEP)
             marks[n_marks++] = &e->ranges[i];
     lhi_sort(marks, n_marks, sizeof *marks, compare_starts);
     into->no_steps = n_marks == 0;
     if (n_marks == 0)
-        count_steps(ops, n);
+        number_steps(ops, n);
     lhi_sort(ops, n, sizeof *ops, compare_begins);
     if (n_marks == 0)
-        follow_passes(ops, n);
+        inherit_steps(ops, n);
     for (size_t i = 0; i < n && n_marks; i++) {
         const lhi_named_range *mark = range_at(marks, n_marks, ops[i].cpu_ns);
         ops[i].step = mark ? mark->step : -1;
@@ -321,7 +321,7 @@ static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
 }
 
 /* Merges all reductions that start in [from, until) into one operation. */
-static lhi_rank_op all_sums(const sorted_ranges *s, int64_t from, int64_t until)
+static lhi_rank_op merge_reductions(const sorted_ranges *s, int64_t from, int64_t until)
 {
     lhi_rank_op sum = {.chunk = -1,
                        .microbatch = -1,
@@ -332,7 +332,7 @@ static lhi_rank_op all_sums(const sorted_ranges *s, int64_t from, int64_t until)
     for (size_t i = 0; i < s->n_talk; i++) {
         const lhi_named_range *r = s->talk[i];
         const span *gpu = &s->gpu[r - s->all];
-        if (r->is != LHI_RANGE_SUM || r->start_ns < from ||
+        if (r->kind != LHI_RANGE_REDUCE || r->start_ns < from ||
             r->start_ns >= until)
             continue;
         sum.timed_by_gpu = gpu->begin <= gpu->end;
@@ -346,7 +346,7 @@ static lhi_rank_op all_sums(const sorted_ranges *s, int64_t from, int64_t until)
 
 /* Adds each step's gradient reduction: the reductions between its last pass and
  * its optimizer, as one operation. */
-static lh_status add_sums(lhi_profiled *into, const sorted_ranges *s,
+static lh_status add_reductions(lhi_profiled_rank *into, const sorted_ranges *s,
                           size_t first, lh_error *err)
 {
     size_t n = into->n_ops;
@@ -354,31 +354,31 @@ static lh_status add_sums(lhi_profiled *into, const sorted_ranges *s,
         int64_t until;
         if (!is_last_pass(into->ops, n, i, &until))
             continue;
-        lhi_rank_op sum = all_sums(s, into->ops[i].cpu_end_ns, until);
+        lhi_rank_op sum = merge_reductions(s, into->ops[i].cpu_end_ns, until);
         if (sum.start_ns > sum.end_ns)
             continue;
         sum.step = into->ops[i].step;
-        LHI_TRY(lhi_profiler_grow((void **)&into->ops, into->n_ops,
+        LHI_TRY(lhi_profiler_grow_array((void **)&into->ops, into->n_ops,
                                   &into->ops_room, sizeof *into->ops, err));
         into->ops[into->n_ops++] = sum;
     }
     return LH_OK;
 }
 
-lh_status lhi_profiler_ranges(lhi_file_events *events, lhi_profiled *into,
+lh_status lhi_profiler_add_operations(lhi_file_events *events, lhi_profiled_rank *into,
                               lh_error *err)
 {
     sorted_ranges s = {0};
     size_t first = into->n_ops;
     lh_status status = sort_ranges(events, &s, err);
     if (status == LH_OK) {
-        give_kernels(events, &s);
-        status = make_ops(into, &s, err);
+        assign_kernels(events, &s);
+        status = build_operations(into, &s, err);
     }
     if (status == LH_OK)
         status = mark_steps(events, into, first, err);
     if (status == LH_OK)
-        status = add_sums(into, &s, first, err);
+        status = add_reductions(into, &s, first, err);
     sorted_fini(&s);
     return status;
 }

@@ -10,7 +10,7 @@
 
 /* --- one file ------------------------------------------------------------- */
 
-static void profiled_fini(lhi_profiled *r)
+static void profiled_fini(lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)
         free(r->groups[i].ranks);
@@ -19,7 +19,7 @@ static void profiled_fini(lhi_profiled *r)
     free(r->file);
 }
 
-static const char *last_part(const char *path)
+static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -31,12 +31,12 @@ static uint32_t rank_by_file(const lh_rank_map *map, const char *path)
     for (uint32_t i = 0; map && i < map->n_ranks; i++)
         if (map->ranks[i].file &&
             (strcmp(map->ranks[i].file, path) == 0 ||
-             strcmp(map->ranks[i].file, last_part(path)) == 0))
+             strcmp(map->ranks[i].file, base_name(path)) == 0))
             return map->ranks[i].rank;
     return LH_NONE;
 }
 
-static lh_status find_rank(const lhi_profiler *p, lhi_profiled *r,
+static lh_status find_rank(const lhi_profiler *p, lhi_profiled_rank *r,
                            lh_error *err)
 {
     uint32_t by_file = rank_by_file(p->map, r->file);
@@ -53,11 +53,11 @@ static lh_status find_rank(const lhi_profiler *p, lhi_profiled *r,
 
 /* Appends a file to its rank: a rank may have several files, for other steps.
  */
-static lh_status join_rank(lhi_profiled *to, const lhi_profiled *from,
+static lh_status append_rank(lhi_profiled_rank *to, const lhi_profiled_rank *from,
                            lh_error *err)
 {
     for (size_t i = 0; i < from->n_ops; i++) {
-        LHI_TRY(lhi_profiler_grow((void **)&to->ops, to->n_ops, &to->ops_room,
+        LHI_TRY(lhi_profiler_grow_array((void **)&to->ops, to->n_ops, &to->ops_room,
                                   sizeof *to->ops, err));
         to->ops[to->n_ops++] = from->ops[i];
     }
@@ -65,16 +65,16 @@ static lh_status join_rank(lhi_profiled *to, const lhi_profiled *from,
 }
 
 /* Takes over `r` on success and frees it otherwise. */
-static lh_status take_rank(lhi_profiler *p, lhi_profiled *r, lh_error *err)
+static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r, lh_error *err)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
-            lh_status status = join_rank(&p->ranks[i], r, err);
+            lh_status status = append_rank(&p->ranks[i], r, err);
             profiled_fini(r);
             return status;
         }
     size_t room = p->room;
-    lh_status status = lhi_profiler_grow((void **)&p->ranks, p->n_ranks, &room,
+    lh_status status = lhi_profiler_grow_array((void **)&p->ranks, p->n_ranks, &room,
                                          sizeof *p->ranks, err);
     p->room = (uint32_t)room;
     if (status == LH_OK)
@@ -84,11 +84,11 @@ static lh_status take_rank(lhi_profiler *p, lhi_profiled *r, lh_error *err)
     return status;
 }
 
-lh_status lhi_profiler_add(lhi_profiler *p, lhi_unzip *zip, const char *name,
+lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip, const char *name,
                            lh_error *err)
 {
     lhi_file_events events = {0};
-    lhi_profiled r = {.rank = LH_NONE};
+    lhi_profiled_rank r = {.rank = LH_NONE};
     size_t len = strlen(name) + 1;
     if (p->map && !p->name_used &&
         !(p->name_used = calloc(p->map->n_names + 1u, sizeof *p->name_used)))
@@ -97,14 +97,14 @@ lh_status lhi_profiler_add(lhi_profiler *p, lhi_unzip *zip, const char *name,
     if (!r.file)
         return lhi_fail_nomem(err);
     memcpy(r.file, name, len);
-    lh_status status = lhi_profiler_events(p, zip, name, &r, &events, err);
+    lh_status status = lhi_profiler_read_events(p, zip, name, &r, &events, err);
     if (status == LH_OK)
         status = find_rank(p, &r, err);
     if (status == LH_OK)
-        status = lhi_profiler_ranges(&events, &r, err);
+        status = lhi_profiler_add_operations(&events, &r, err);
     lhi_file_events_fini(&events);
     if (status == LH_OK)
-        return take_rank(p, &r, err);
+        return add_rank_file(p, &r, err);
     profiled_fini(&r);
     return status;
 }
@@ -127,19 +127,19 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
                             "%s:%" PRIu32 ": names[%" PRIu32 "].name: no range "
                             "of the traces is called so: '%.80s'",
                             p->map->file, p->map->names[i].line, i,
-                            p->map->names[i].name);
+                            p->map->names[i].pattern);
     for (uint32_t i = 0; i < p->n_ranks; i++) {
-        lhi_profiled *r = &p->ranks[i];
+        lhi_profiled_rank *r = &p->ranks[i];
         if (r->rank == LH_NONE && p->n_ranks > 1)
             return lhi_fail(err, LH_EINPUT,
                             "%s: does not say which rank it is of, as traces "
                             "do where torch.distributed is initialised: say it "
                             "in a map (--map), ranks: [{rank: 0, stage: 0, "
                             "replica: 0, file: %s}, ...]",
-                            r->file, last_part(r->file));
+                            r->file, base_name(r->file));
         if (r->rank == LH_NONE)
             r->rank = 0;
-        lhi_remark(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,
+        lhi_defect_add(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,
                    "rank %" PRIu32, r->rank);
     }
     return LH_OK;
@@ -160,7 +160,7 @@ static int compare_ops(const void *a, const void *b)
 }
 
 /* Sorts operations by step; drops duplicates and those outside any step. */
-static void sort_ops(lhi_profiler *p, lhi_profiled *r)
+static void sort_ops(lhi_profiler *p, lhi_profiled_rank *r)
 {
     size_t kept = 0;
     lhi_sort(r->ops, r->n_ops, sizeof *r->ops, compare_ops);
@@ -169,7 +169,7 @@ static void sort_ops(lhi_profiler *p, lhi_profiled *r)
         if (op.step < 0)
             continue;
         if (kept && compare_ops(&r->ops[kept - 1], &op) == 0)
-            lhi_remark(p->remarks, LHI_REMARK_DOUBLED, 1,
+            lhi_defect_add(p->remarks, LHI_REMARK_DOUBLED, 1,
                        "%s: %s of microbatch %" PRId32 " in step %" PRId64,
                        r->file, lhi_op_name((lhi_op_type)op.op), op.microbatch,
                        op.step);
@@ -209,7 +209,7 @@ static lh_status find_starts(const lhi_profiler *p, step_start **out,
                 continue;
             }
             lh_status status =
-                lhi_profiler_grow((void **)&list, n, &room, sizeof *list, err);
+                lhi_profiler_grow_array((void **)&list, n, &room, sizeof *list, err);
             if (status != LH_OK) {
                 free(list);
                 return status;
@@ -232,15 +232,15 @@ static int find_step(const void *a, const void *b)
 }
 
 /* A step's pass, sorted by direction, chunk and microbatch. */
-typedef struct place {
+typedef struct pass_position {
     bool back;
     int32_t chunk, microbatch;
     size_t at;
-} place;
+} pass_position;
 
 static int compare_places(const void *a, const void *b)
 {
-    const place *x = a, *y = b;
+    const pass_position *x = a, *y = b;
     if (x->back != y->back)
         return x->back ? 1 : -1;
     if (x->chunk != y->chunk)
@@ -248,16 +248,16 @@ static int compare_places(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
-static lh_status find_places(const lhi_rank_op *ops, size_t n, place **out,
+static lh_status index_passes(const lhi_rank_op *ops, size_t n, pass_position **out,
                              size_t *n_out, lh_error *err)
 {
-    place *list = malloc((n + 1) * sizeof *list);
+    pass_position *list = malloc((n + 1) * sizeof *list);
     if (!list)
         return lhi_fail_nomem(err);
     *n_out = 0;
     for (size_t i = 0; i < n; i++)
         if (lhi_range_is_pass(ops[i].op) && ops[i].op != LHI_OP_WEIGHT)
-            list[(*n_out)++] = (place){ops[i].op != LHI_OP_FORWARD,
+            list[(*n_out)++] = (pass_position){ops[i].op != LHI_OP_FORWARD,
                                        ops[i].chunk, ops[i].microbatch, i};
     lhi_sort(list, *n_out, sizeof *list, compare_places);
     *out = list;
@@ -266,16 +266,16 @@ static lh_status find_places(const lhi_rank_op *ops, size_t n, place **out,
 
 /* Returns a message's order: the index of the pass that produces or consumes
  * it; 0 if there is none. */
-static size_t order_of(const lhi_rank_op *message, const place *list, size_t n)
+static size_t order_of(const lhi_rank_op *message, const pass_position *list, size_t n)
 {
-    place key = {message->op != LHI_OP_FORWARD_SEND &&
+    pass_position key = {message->op != LHI_OP_FORWARD_SEND &&
                      message->op != LHI_OP_FORWARD_RECV,
                  message->chunk, message->microbatch, 0};
-    const place *found = bsearch(&key, list, n, sizeof *list, compare_places);
+    const pass_position *found = bsearch(&key, list, n, sizeof *list, compare_places);
     return found ? found->at : 0;
 }
 
-static lhi_op_row row_of(const lhi_profiled *r, const lhi_rank_op *op,
+static lhi_op_row row_of(const lhi_profiled_rank *r, const lhi_rank_op *op,
                          size_t order, int64_t start_ns)
 {
     bool pass = lhi_range_is_pass(op->op);
@@ -283,22 +283,22 @@ static lhi_op_row row_of(const lhi_profiled *r, const lhi_rank_op *op,
         .start_ns = op->start_ns - start_ns,
         .ns = op->end_ns > op->start_ns ? op->end_ns - op->start_ns : 0,
         .rank = r->rank,
-        .order = (uint32_t)order,
+        .index = (uint32_t)order,
         .microbatch = pass ? op->microbatch : -1,
         .stage = (uint16_t)r->stage,
         .replica = (uint16_t)r->replica,
-        .here = -1,
+        .stage_chunk = -1,
         .chunk = (int16_t)(pass ? op->chunk : -1),
         .op = op->op};
 }
 
-static lh_status add_step(const lhi_profiled *r, const lhi_rank_op *ops,
+static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
                           size_t n, int64_t start_ns, lhi_rows *rows,
                           lh_error *err)
 {
-    place *places;
+    pass_position *places;
     size_t n_places;
-    LHI_TRY(find_places(ops, n, &places, &n_places, err));
+    LHI_TRY(index_passes(ops, n, &places, &n_places, err));
     lh_status status = LH_OK;
     for (size_t i = 0; status == LH_OK && i < n; i++) {
         size_t order = lhi_range_is_message(ops[i].op)
@@ -307,13 +307,13 @@ static lh_status add_step(const lhi_profiled *r, const lhi_rank_op *ops,
         lhi_op_row row = row_of(r, &ops[i], order, start_ns);
         status = lhi_rows_add(rows, (uint64_t)ops[i].step, &row, err);
         if (status == LH_OK)
-            lhi_rows_post_ahead(rows);
+            lhi_rows_mark_preposted(rows);
     }
     free(places);
     return status;
 }
 
-static lh_status add_rank(const lhi_profiled *r, const step_start *starts,
+static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
                           size_t n_starts, lhi_rows *rows, lh_error *err)
 {
     for (size_t from = 0, to; from < r->n_ops; from = to) {
@@ -328,16 +328,16 @@ static lh_status add_rank(const lhi_profiled *r, const step_start *starts,
     return LH_OK;
 }
 
-lh_status lhi_profiler_end(lhi_profiler *p, lhi_rows *rows, lh_error *err)
+lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows, lh_error *err)
 {
     step_start *starts = NULL;
     size_t n_starts = 0;
     LHI_TRY(check_ranks(p, err));
-    LHI_TRY(lhi_profiler_places(p, err));
+    LHI_TRY(lhi_profiler_find_ranks(p, err));
     for (uint32_t i = 0; i < p->n_ranks; i++)
         sort_ops(p, &p->ranks[i]);
-    LHI_TRY(lhi_profiler_clocks(p, err));
-    LHI_TRY(lhi_profiler_messages(p, err));
+    LHI_TRY(lhi_profiler_correct_clocks(p, err));
+    LHI_TRY(lhi_profiler_time_messages(p, err));
     LHI_TRY(find_starts(p, &starts, &n_starts, err));
     lh_status status = LH_OK;
     for (uint32_t i = 0; status == LH_OK && i < p->n_ranks; i++)

@@ -8,7 +8,7 @@
 
 /* --- patterns ------------------------------------------------------------- */
 
-#define MOST_NUMBER INT64_C(1000000000000)
+#define MAX_NUMBER INT64_C(1000000000000)
 
 static const struct {
     const char *text;
@@ -20,7 +20,7 @@ enum { N_PLACES = sizeof places / sizeof *places };
 
 /* Returns the placeholder at the start of `pattern`; N_PLACES if there is none.
  */
-static uint32_t place_at(const char *pattern)
+static uint32_t placeholder_at(const char *pattern)
 {
     uint32_t k = 0;
     while (k < N_PLACES &&
@@ -29,12 +29,12 @@ static uint32_t place_at(const char *pattern)
     return k;
 }
 
-static const char *take_number(const char *name, int64_t *out)
+static const char *parse_number(const char *name, int64_t *out)
 {
     const char *at = name;
     for (*out = 0; *at >= '0' && *at <= '9'; at++) {
         *out = 10 * *out + (*at - '0');
-        if (*out > MOST_NUMBER)
+        if (*out > MAX_NUMBER)
             return NULL;
     }
     return at == name ? NULL : at;
@@ -46,7 +46,7 @@ bool lhi_name_matches(const char *pattern, const char *name,
     const char *star = NULL, *from = NULL; /* after the last `*` */
     *numbers = (lhi_name_numbers){-1, -1, -1};
     for (;;) {
-        uint32_t place = place_at(pattern);
+        uint32_t place = placeholder_at(pattern);
         const char *next = NULL;
         if (*pattern == '*') {
             star = ++pattern;
@@ -55,7 +55,7 @@ bool lhi_name_matches(const char *pattern, const char *name,
         }
         if (place < N_PLACES) {
             int64_t number;
-            if ((next = take_number(name, &number))) {
+            if ((next = parse_number(name, &number))) {
                 memcpy((char *)numbers + places[place].offset, &number,
                        sizeof number);
                 pattern += strlen(places[place].text);
@@ -85,56 +85,56 @@ static const char *const kinds[] = {
         "step",
     "nothing", NULL};
 
-static bool has_place(const char *pattern, const char *place)
+static bool has_placeholder(const char *pattern, const char *place)
 {
     const char *at = strstr(pattern, place);
     return at && !strstr(at + 1, place);
 }
 
-static lh_status check_name(const lhi_reading *r, const lhi_node *map, void *it,
+static lh_status check_name(const lhi_read_context *r, const lhi_node *map, void *it,
                             lh_error *err)
 {
     lhi_map_name *n = it;
-    const lhi_node *node = lhi_find(map, "name");
-    bool of_microbatch = n->is <= LHI_OP_BACKWARD_RECV;
+    const lhi_node *node = lhi_node_find(map, "name");
+    bool of_microbatch = n->kind <= LHI_OP_BACKWARD_RECV;
     n->line = map->line;
-    for (const char *at = n->name; *at; at++)
-        if (*at == '{' && place_at(at) == N_PLACES)
+    for (const char *at = n->pattern; *at; at++)
+        if (*at == '{' && placeholder_at(at) == N_PLACES)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "has a brace that begins no {chunk}, "
                                 "{microbatch} or {step}");
     for (uint32_t k = 0; k < N_PLACES; k++)
-        if (strstr(n->name, places[k].text) &&
-            !has_place(n->name, places[k].text))
+        if (strstr(n->pattern, places[k].text) &&
+            !has_placeholder(n->pattern, places[k].text))
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "has %s twice",
                                 places[k].text);
-    if (of_microbatch && !has_place(n->name, "{microbatch}"))
+    if (of_microbatch && !has_placeholder(n->pattern, "{microbatch}"))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "needs {microbatch} where the number of the "
                             "microbatch stands, as every pass and message");
-    if ((n->is == LHI_RANGE_STEP) != has_place(n->name, "{step}"))
+    if ((n->kind == LHI_RANGE_STEP) != has_placeholder(n->pattern, "{step}"))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            n->is == LHI_RANGE_STEP
+                            n->kind == LHI_RANGE_STEP
                                 ? "needs {step} where the number of the step "
                                   "stands"
                                 : "has {step}, which only ranges of steps "
                                   "have");
-    if (!of_microbatch && n->is != LHI_RANGE_NOTHING &&
-        (strstr(n->name, "{chunk}") || strstr(n->name, "{microbatch}")))
+    if (!of_microbatch && n->kind != LHI_RANGE_IGNORED &&
+        (strstr(n->pattern, "{chunk}") || strstr(n->pattern, "{microbatch}")))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "has {chunk} or {microbatch}, which only passes "
                             "and messages have; * stands for any text");
     return LH_OK;
 }
 
-static const lhi_field name_rows[] = {
-    {"name", LHI_TEXT(lhi_map_name, name), .least = 1},
-    {"is", LHI_NAME(lhi_map_name, is), .names = kinds},
+static const lhi_schema_field name_rows[] = {
+    {"name", LHI_STRING(lhi_map_name, pattern), .least = 1},
+    {"is", LHI_ENUM(lhi_map_name, kind), .names = kinds},
 };
-static const lhi_table name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
+static const lhi_schema name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
                                      .check = check_name};
 
-static lh_status check_rank(const lhi_reading *r, const lhi_node *map, void *it,
+static lh_status check_rank(const lhi_read_context *r, const lhi_node *map, void *it,
                             lh_error *err)
 {
     (void)r;
@@ -143,13 +143,13 @@ static lh_status check_rank(const lhi_reading *r, const lhi_node *map, void *it,
     return LH_OK;
 }
 
-static const lhi_field rank_rows[] = {
-    {"rank", LHI_WHOLE(lhi_map_rank, rank), .most = UINT32_MAX - 1},
-    {"stage", LHI_WHOLE(lhi_map_rank, stage), .most = LHI_MOST_PLACES - 1},
-    {"replica", LHI_WHOLE(lhi_map_rank, replica), .most = LHI_MOST_PLACES - 1},
-    {"file", LHI_TEXT(lhi_map_rank, file), .least = 1, .when = LHI_LEFT_OUT},
+static const lhi_schema_field rank_rows[] = {
+    {"rank", LHI_INTEGER(lhi_map_rank, rank), .most = UINT32_MAX - 1},
+    {"stage", LHI_INTEGER(lhi_map_rank, stage), .most = LHI_MAX_STAGES_OR_REPLICAS - 1},
+    {"replica", LHI_INTEGER(lhi_map_rank, replica), .most = LHI_MAX_STAGES_OR_REPLICAS - 1},
+    {"file", LHI_STRING(lhi_map_rank, file), .least = 1, .when = LHI_OPTIONAL},
 };
-static const lhi_table rank_table = {LHI_ROWS("rank", lhi_map_rank, rank_rows),
+static const lhi_schema rank_table = {LHI_ROWS("rank", lhi_map_rank, rank_rows),
                                      .check = check_rank};
 
 static int compare_by_rank(const void *a, const void *b)
@@ -168,7 +168,7 @@ static int compare_by_file(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-static lh_status check_ranks(const lhi_reading *r, const lhi_node *list,
+static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
                              const lh_rank_map *m, lh_error *err)
 {
     const lhi_map_rank **by = LHI_NEW(r->mem, const lhi_map_rank *, m->n_ranks);
@@ -192,33 +192,33 @@ static lh_status check_ranks(const lhi_reading *r, const lhi_node *list,
     return LH_OK;
 }
 
-static lh_status check_map(const lhi_reading *r, const lhi_node *root, void *it,
+static lh_status check_map(const lhi_read_context *r, const lhi_node *root, void *it,
                            lh_error *err)
 {
     const lh_rank_map *m = it;
     if (m->n_ranks == 0 && m->n_names == 0)
         return lhi_doc_fail(r->doc, root, err, LH_EINPUT,
                             "says nothing; give 'ranks' or 'names'");
-    return m->n_ranks ? check_ranks(r, lhi_find(root, "ranks"), m, err) : LH_OK;
+    return m->n_ranks ? check_ranks(r, lhi_node_find(root, "ranks"), m, err) : LH_OK;
 }
 
-static const lhi_field map_rows[] = {
-    {"longhaul", LHI_ALSO(lh_rank_map), .form = "ranks/1"},
+static const lhi_schema_field map_rows[] = {
+    {"longhaul", LHI_DERIVED(lh_rank_map), .description = "ranks/1"},
     {"ranks", LHI_LIST(lh_rank_map, ranks, n_ranks), .table = &rank_table,
-     .fewest = 1, .longest = LH_MAX_MAP_RANKS, .when = LHI_LEFT_OUT},
+     .min_items = 1, .max_items = LH_MAX_MAP_RANKS, .when = LHI_OPTIONAL},
     {"names", LHI_LIST(lh_rank_map, names, n_names), .table = &name_table,
-     .fewest = 1, .longest = LH_MAX_MAP_NAMES, .when = LHI_LEFT_OUT},
+     .min_items = 1, .max_items = LH_MAX_MAP_NAMES, .when = LHI_OPTIONAL},
 };
-const lhi_table lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
+const lhi_schema lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
                                       .check = check_map};
 
 static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
                           lh_error *err)
 {
     lh_rank_map *map = value;
-    lhi_reading r = {.doc = doc, .mem = mem};
-    LHI_TRY(lhi_want_format(doc, "ranks", 1, err));
-    LHI_TRY(lhi_fields_read(&r, doc->root, &lhi_rank_map_table, map, err));
+    lhi_read_context r = {.doc = doc, .mem = mem};
+    LHI_TRY(lhi_doc_check_format(doc, "ranks", 1, err));
+    LHI_TRY(lhi_schema_read(&r, doc->root, &lhi_rank_map_table, map, err));
     map->file = lhi_arena_strdup(mem, doc->file);
     return map->file ? LH_OK : lhi_fail_nomem(err);
 }
@@ -250,6 +250,6 @@ void lh_rank_map_free(lh_rank_map *map)
 lh_status lh_rank_map_format(const lh_rank_map *map, char **text, size_t *len,
                              lh_error *err)
 {
-    return lhi_json_text(lhi_fields_write(&lhi_rank_map_table, map, NULL), text,
+    return lhi_json_format(lhi_schema_write(&lhi_rank_map_table, map, NULL), text,
                          len, err);
 }

@@ -18,14 +18,14 @@ typedef struct lhi_map_rank {
 /* Range kinds besides lhi_op_type. */
 enum {
     LHI_RANGE_STEP = LHI_N_OPS,
-    LHI_RANGE_NOTHING,
+    LHI_RANGE_IGNORED,
     LHI_N_RANGES,
 };
 
 /* The operation of ranges whose name matches a pattern. */
 typedef struct lhi_map_name {
-    const char *name; /* a pattern for lhi_name_matches() */
-    uint32_t is;      /* lhi_op_type or LHI_RANGE_... */
+    const char *pattern; /* a pattern for lhi_name_matches() */
+    uint32_t kind;      /* lhi_op_type or LHI_RANGE_... */
     uint32_t line;
 } lhi_map_name;
 
@@ -37,7 +37,7 @@ struct lh_rank_map {
     const lhi_map_name *names;
 };
 
-extern const lhi_table lhi_rank_map_table;
+extern const lhi_schema lhi_rank_map_table;
 
 /* Numbers in a name at its pattern's placeholders; -1: none. */
 typedef struct lhi_name_numbers {

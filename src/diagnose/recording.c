@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Longest credible step, 10,000 s: a longer one mixes several clocks. */
-#define LONGEST_NS INT64_C(10000000000000)
+#define MAX_STEP_NS INT64_C(10000000000000)
 
 /* --- one step ------------------------------------------------------------- */
 
@@ -32,17 +32,17 @@ static span span_of(const lhi_op_row *rows, size_t n, bool passes)
 static bool is_too_long(const lhi_step_ops *ops)
 {
     span s = span_of(ops->rows, ops->n, false);
-    return s.end - s.begin > LONGEST_NS;
+    return s.end - s.begin > MAX_STEP_NS;
 }
 
 /* Shifts times to small numbers: relative to the step's start, or to the first
  * operation if they do not begin there. */
-static void set_origin(lhi_step_ops *ops, lhi_remark_counts *remarks)
+static void set_origin(lhi_step_ops *ops, lhi_defect_counts *remarks)
 {
     span s = span_of(ops->rows, ops->n, false);
-    if (s.begin > -LHI_CLOCKS_AGREE_NS && s.begin <= s.end - s.begin)
+    if (s.begin > -LHI_CLOCK_TOLERANCE_NS && s.begin <= s.end - s.begin)
         return;
-    lhi_remark(remarks, LHI_REMARK_ORIGIN, 1,
+    lhi_defect_add(remarks, LHI_REMARK_ORIGIN, 1,
                "step %" PRIu64 ", whose first operation begins at %.3f s",
                ops->step, (double)s.begin / 1e9);
     for (uint32_t i = 0; i < ops->n; i++)
@@ -72,7 +72,7 @@ static lh_status share_graph(lh_recording *recording, lhi_op_graph *graph,
                              const lhi_op_graph **out, lh_error *err)
 {
     for (uint32_t i = recording->n_graphs; i-- > 0;)
-        if (lhi_op_graph_same(recording->graphs[i], graph)) {
+        if (lhi_op_graph_equals(recording->graphs[i], graph)) {
             lhi_op_graph_free(graph);
             *out = recording->graphs[i];
             return LH_OK;
@@ -95,11 +95,11 @@ static lh_status share_graph(lh_recording *recording, lhi_op_graph *graph,
 
 static void free_step(lhi_recorded_step *step)
 {
-    free(step->ns);
+    free(step->duration_ns);
     free(step->passes_ns);
 }
 
-static lh_status keep_step(lh_recording *recording, lhi_recorded_step *step,
+static lh_status add_step(lh_recording *recording, lhi_recorded_step *step,
                            lhi_op_graph *graph, lh_error *err)
 {
     if (recording->n_steps == recording->room) {
@@ -120,11 +120,11 @@ static lh_status keep_step(lh_recording *recording, lhi_recorded_step *step,
 
 /* Prepares a step for replay. *why is the reason if the step is skipped, else
  * NULL. */
-static lh_status play_ready(lh_recording *recording, lhi_row_list *list,
+static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
                             lhi_arena *arena, const char **why, lh_error *err)
 {
     lhi_step_ops ops;
-    lhi_step_needs needs;
+    lhi_step_dependencies needs;
     lhi_op_graph *graph = NULL;
     lhi_recorded_step step = {0};
     *why = NULL;
@@ -138,26 +138,26 @@ static lh_status play_ready(lh_recording *recording, lhi_row_list *list,
         return LH_OK;
     }
     /* A trace has one clock: differences are the links' transfer times. */
-    if (!ops.ahead)
-        LHI_TRY(lhi_step_clocks(&ops, arena, &recording->remarks, err));
+    if (!ops.is_preposted)
+        LHI_TRY(lhi_step_correct_clocks(&ops, arena, &recording->remarks, err));
     set_origin(&ops, &recording->remarks);
-    LHI_TRY(lhi_step_needs_find(&ops, arena, &needs, err));
-    *why = needs.why;
-    if (needs.why)
+    LHI_TRY(lhi_step_dependencies_find(&ops, arena, &needs, err));
+    *why = needs.reason;
+    if (needs.reason)
         return LH_OK;
-    LHI_TRY(lhi_op_graph_make(&needs, arena, &graph, &step.ns, err));
+    LHI_TRY(lhi_op_graph_make(&needs, arena, &graph, &step.duration_ns, err));
     if (!graph) {
         *why = "operations wait for each other";
         return LH_OK;
     }
-    lhi_remark(&recording->remarks, LHI_REMARK_STRAY, needs.n_strays,
+    lhi_defect_add(&recording->remarks, LHI_REMARK_STRAY, needs.n_strays,
                "in step %" PRIu64, list->step);
     lh_status status = LH_OK;
     if (!measure_spans(&ops, &step)) {
         lhi_op_graph_free(graph);
         status = lhi_fail_nomem(err);
     } else {
-        status = keep_step(recording, &step, graph, err);
+        status = add_step(recording, &step, graph, err);
     }
     if (status != LH_OK)
         free_step(&step);
@@ -169,11 +169,11 @@ lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
 {
     const char *why = NULL;
     lhi_arena *arena = lhi_arena_make(0);
-    lh_status status = arena ? play_ready(recording, list, arena, &why, err)
+    lh_status status = arena ? prepare_step(recording, list, arena, &why, err)
                              : lhi_fail_nomem(err);
     lhi_arena_free(arena);
     if (status == LH_OK && why)
-        lhi_remark(&recording->remarks, LHI_REMARK_INCOMPLETE, 1,
+        lhi_defect_add(&recording->remarks, LHI_REMARK_INCOMPLETE, 1,
                    "step %" PRIu64 ": %s", list->step, why);
     return status;
 }
@@ -195,7 +195,7 @@ static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
 
 /* Returns the graph whose ranks most steps share; of equals, the one with more
  * ranks. */
-static const lhi_op_graph *most_usual(const lh_recording *recording)
+static const lhi_op_graph *most_common_graph(const lh_recording *recording)
 {
     const lhi_op_graph *best = NULL;
     uint32_t most = 0;
@@ -216,10 +216,10 @@ static const lhi_op_graph *most_usual(const lh_recording *recording)
     return best;
 }
 
-lh_status lhi_recording_end(lh_recording *recording, const char *name,
+lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
                             lh_error *err)
 {
-    const lhi_op_graph *usual = most_usual(recording);
+    const lhi_op_graph *usual = most_common_graph(recording);
     uint32_t kept = 0;
     if (!usual) {
         for (uint32_t i = LHI_N_REMARKS; i-- > 0;)
@@ -238,7 +238,7 @@ lh_status lhi_recording_end(lh_recording *recording, const char *name,
             recording->steps[kept++] = *step;
             continue;
         }
-        lhi_remark(&recording->remarks, LHI_REMARK_RANKS, 1, "step %" PRIu64,
+        lhi_defect_add(&recording->remarks, LHI_REMARK_RANKS, 1, "step %" PRIu64,
                    step->step);
         free_step(step);
     }

@@ -10,7 +10,7 @@
 
 /* Rows of a single file in memory before steps count as complete: about 640 MB.
  * With several files each may have rows for every step. */
-enum { MOST_HELD = 16 << 20 };
+enum { MAX_ROWS = 16 << 20 };
 
 /* File formats. */
 typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER } kind;
@@ -25,7 +25,7 @@ static const char *const kinds[] = {[NO_KIND] = "",
 typedef struct reading {
     lh_recording *recording;
     lhi_rows rows;
-    lhi_unzip zip;
+    lhi_gzip_stream zip;
     lhi_profiler profiler;
     uint64_t n_traces; /* longhaul traces: one step each */
     kind kind;         /* for all files */
@@ -50,16 +50,16 @@ static reading *reading_make(bool one, const lh_rank_map *map)
         r->rows = (lhi_rows){.remarks = &r->recording->remarks,
                              .close = close_step,
                              .context = r->recording,
-                             .most = one ? MOST_HELD : SIZE_MAX};
+                             .max_rows = one ? MAX_ROWS : SIZE_MAX};
     return r;
 }
 
 static lh_status find_kind(reading *r, kind *out, lh_error *err)
 {
     const char *text;
-    char first[LHI_PEEK_BYTES + 1];
+    char first[LHI_GZIP_PEEK_BYTES + 1];
     size_t n, at = 0;
-    LHI_TRY(lhi_unzip_peek(&r->zip, &text, &n, err));
+    LHI_TRY(lhi_gzip_stream_peek(&r->zip, &text, &n, err));
     memcpy(first, text, n);
     first[n] = '\0';
     while (at < n && strchr(" \t\r\n", first[at]))
@@ -89,7 +89,7 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
     if (is == TRACE)
         return lhi_op_trace_read(&r->zip, name, r->n_traces++, &r->rows, err);
     if (is == PROFILER)
-        return lhi_profiler_add(&r->profiler, &r->zip, name, err);
+        return lhi_profiler_read_file(&r->profiler, &r->zip, name, err);
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
@@ -98,11 +98,11 @@ static lh_status reading_end(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {
     if (status == LH_OK && r->kind == PROFILER)
-        status = lhi_profiler_end(&r->profiler, &r->rows, err);
+        status = lhi_profiler_write_rows(&r->profiler, &r->rows, err);
     if (status == LH_OK)
         status = lhi_rows_close(&r->rows, err);
     if (status == LH_OK)
-        status = lhi_recording_end(r->recording, name, err);
+        status = lhi_recording_finalise(r->recording, name, err);
     if (status == LH_OK)
         *out = r->recording;
     else
@@ -124,10 +124,10 @@ lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
     if (!r)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < n_paths; i++) {
-        status = lhi_unzip_open(&r->zip, paths[i], err);
+        status = lhi_gzip_stream_open(&r->zip, paths[i], err);
         if (status == LH_OK)
             status = read_opened(r, paths[i], err);
-        lhi_unzip_close(&r->zip);
+        lhi_gzip_stream_close(&r->zip);
     }
     return reading_end(r, status, paths[0], out, err);
 }
@@ -139,10 +139,10 @@ lh_status lh_recording_parse_mapped(const char *text, size_t len,
     reading *r = reading_make(true, map);
     if (!r)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_unzip_text(&r->zip, text, len, err);
+    lh_status status = lhi_gzip_stream_open_text(&r->zip, text, len, err);
     if (status == LH_OK)
         status = read_opened(r, name, err);
-    lhi_unzip_close(&r->zip);
+    lhi_gzip_stream_close(&r->zip);
     return reading_end(r, status, name, out, err);
 }
 

@@ -11,11 +11,11 @@ static const struct {
     const char *kind, *text;
 } table[LHI_N_REMARKS] = {
 #define LHI_REMARK_ROW(name, kind, text) {kind, text},
-    LHI_REMARK_LIST(LHI_REMARK_ROW)
+    LHI_DEFECT_LIST(LHI_REMARK_ROW)
 #undef LHI_REMARK_ROW
 };
 
-void lhi_remark(lhi_remark_counts *remarks, lhi_remark_kind kind, uint64_t n,
+void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind, uint64_t n,
                 const char *format, ...)
 {
     if (n == 0)
@@ -30,10 +30,10 @@ void lhi_remark(lhi_remark_counts *remarks, lhi_remark_kind kind, uint64_t n,
     remarks->n[kind] += n;
 }
 
-lh_status lhi_remarks_list(const lhi_remark_counts *remarks, lhi_arena *arena,
-                           const lh_remark **out, uint32_t *n, lh_error *err)
+lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
+                           const lh_recording_defect **out, uint32_t *n, lh_error *err)
 {
-    lh_remark *list = LHI_NEW(arena, lh_remark, LHI_N_REMARKS);
+    lh_recording_defect *list = LHI_NEW(arena, lh_recording_defect, LHI_N_REMARKS);
     uint32_t used = 0;
     for (uint32_t i = 0; list && i < LHI_N_REMARKS; i++) {
         char text[480];
@@ -41,7 +41,7 @@ lh_status lhi_remarks_list(const lhi_remark_counts *remarks, lhi_arena *arena,
             continue;
         snprintf(text, sizeof text, "%" PRIu64 " %s; the first: %s",
                  remarks->n[i], table[i].text, remarks->first[i]);
-        list[used] = (lh_remark){table[i].kind, remarks->n[i],
+        list[used] = (lh_recording_defect){table[i].kind, remarks->n[i],
                                  lhi_arena_strdup(arena, text)};
         if (!list[used++].text)
             return lhi_fail_nomem(err);

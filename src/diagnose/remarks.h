@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* X(name, kind, text): the text follows the occurrence count. */
-#define LHI_REMARK_LIST(X)                                                     \
+#define LHI_DEFECT_LIST(X)                                                     \
     X(CUT, "cut-files",                                                        \
       "files that end early or are damaged, of which the part before that is " \
       "used")                                                                  \
@@ -37,24 +37,24 @@
       "steps in which operations are missing, left out")
 
 /* Kinds of defects. */
-typedef enum lhi_remark_kind {
+typedef enum lhi_defect_kind {
 #define LHI_REMARK_ENUM(name, kind, text) LHI_REMARK_##name,
-    LHI_REMARK_LIST(LHI_REMARK_ENUM)
+    LHI_DEFECT_LIST(LHI_REMARK_ENUM)
 #undef LHI_REMARK_ENUM
         LHI_N_REMARKS
-} lhi_remark_kind;
+} lhi_defect_kind;
 
 /* Defect count per kind. */
-typedef struct lhi_remark_counts {
+typedef struct lhi_defect_counts {
     uint64_t n[LHI_N_REMARKS];
     char first[LHI_N_REMARKS][240]; /* first occurrence's description */
-} lhi_remark_counts;
+} lhi_defect_counts;
 
 /* Counts `n` occurrences; `format` describes the first one, which is kept. */
-void lhi_remark(lhi_remark_counts *remarks, lhi_remark_kind kind, uint64_t n,
+void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind, uint64_t n,
                 const char *format, ...) LHI_PRINTF(4, 5);
 /* Lists all defects that occurred. */
-lh_status lhi_remarks_list(const lhi_remark_counts *remarks, lhi_arena *arena,
-                           const lh_remark **out, uint32_t *n, lh_error *err);
+lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
+                           const lh_recording_defect **out, uint32_t *n, lh_error *err);
 
 #endif

@@ -21,7 +21,7 @@ static double mean_of(const pass_sums *sums, lhi_op_type op)
     return sums->n[op] ? sums->ns[op] / (double)sums->n[op] : 0;
 }
 
-lhi_chunk_times *lhi_chunk_times_of(const lh_recording *recording,
+lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
                                     uint32_t replica, lhi_arena *arena)
 {
     uint32_t n_chunks = recording->steps[0].graph->n_chunks;
@@ -36,7 +36,7 @@ lhi_chunk_times *lhi_chunk_times_of(const lh_recording *recording,
             if (!lhi_op_is_pass((lhi_op_type)g->op[k]) || chunk >= n_chunks ||
                 (replica != LH_NONE && worker / g->n_stages != replica))
                 continue;
-            sums[chunk].ns[g->op[k]] += (double)recording->steps[i].ns[k];
+            sums[chunk].ns[g->op[k]] += (double)recording->steps[i].duration_ns[k];
             sums[chunk].n[g->op[k]]++;
             out[chunk].stage = worker % g->n_stages;
         }
@@ -132,13 +132,13 @@ static void sum_messages(const lh_recording *recording, uint32_t replica,
                 if (!lhi_op_is_receive((lhi_op_type)g->op[k]) ||
                     g->worker[k] / S != replica)
                     continue;
-                message_sum key = {.from = lhi_sender(g, group, k) % S,
+                message_sum key = {.from = lhi_op_graph_sender(g, group, k) % S,
                                    .to = g->worker[k] % S};
                 message_sum *link =
                     bsearch(&key, links, n, sizeof *links, compare_links);
                 if (!link)
                     continue;
-                link->ns += (double)recording->steps[i].ns[k];
+                link->ns += (double)recording->steps[i].duration_ns[k];
                 link->n++;
             }
     }
@@ -167,12 +167,12 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
 }
 
 static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
-                               const lhi_reshaped *how, lh_pipeline_desc *desc,
+                               const lhi_replica_changes *how, lh_pipeline_desc *desc,
                                lhi_arena *arena, lh_pipeline **out,
                                lh_error *err)
 {
     lh_chunk *chunks = LHI_NEW(arena, lh_chunk, desc->n_chunks);
-    double by = how->split_by ? how->split_by : 1;
+    double by = how->split_factor ? how->split_factor : 1;
     if (!chunks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < desc->n_chunks; c++) {
@@ -187,13 +187,13 @@ static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
     }
     desc->joint = joint;
     desc->chunks = chunks;
-    desc->memory_limits = how->held;
+    desc->memory_limits = how->memory_limits;
     desc->memory_unit = "microbatches";
     return lh_pipeline_make(desc, out, err);
 }
 
-lh_status lhi_replica_pipeline(const lh_recording *recording, uint32_t replica,
-                               const lhi_reshaped *how, lh_pipeline **out,
+lh_status lhi_replica_pipeline_build(const lh_recording *recording, uint32_t replica,
+                               const lhi_replica_changes *how, lh_pipeline **out,
                                lh_error *err)
 {
     bool joint;
@@ -203,11 +203,11 @@ lh_status lhi_replica_pipeline(const lh_recording *recording, uint32_t replica,
                              .n_chunks = g->n_chunks,
                              .n_microbatches =
                                  g->n_microbatches *
-                                 (how->split_by ? how->split_by : 1)};
+                                 (how->split_factor ? how->split_factor : 1)};
     LHI_TRY(find_form(recording, &joint, err));
     lhi_arena *arena = lhi_arena_make(0);
     lhi_chunk_times *times =
-        arena ? lhi_chunk_times_of(recording, replica, arena) : NULL;
+        arena ? lhi_chunk_times_compute(recording, replica, arena) : NULL;
     lh_status status = times ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && how->has_links)
         status = make_links(recording, replica, times, &desc, arena, err);
@@ -219,7 +219,7 @@ lh_status lhi_replica_pipeline(const lh_recording *recording, uint32_t replica,
 
 /* --- order ---------------------------------------------------------------- */
 
-lh_status lhi_replica_schedule(const lh_recording *recording, uint32_t replica,
+lh_status lhi_replica_schedule_build(const lh_recording *recording, uint32_t replica,
                                lh_schedule **out, lh_error *err)
 {
     const lhi_op_graph *g = recording->steps[0].graph;
@@ -234,7 +234,7 @@ lh_status lhi_replica_schedule(const lh_recording *recording, uint32_t replica,
         for (uint32_t i = 0; i < g->n_ops; i++)
             if (g->worker[i] == replica * S + s &&
                 lhi_op_is_pass((lhi_op_type)g->op[i]))
-                *end++ = lhi_pass_of(g, i);
+                *end++ = lhi_op_graph_pass(g, i);
         n[s] = (uint32_t)(end - orders[s]);
     }
     if (status == LH_OK)
@@ -260,8 +260,8 @@ lh_status lh_recording_linked_pipeline(const lh_recording *recording,
                                        lh_error *err)
 {
     LHI_TRY(check_replica(recording, replica, err));
-    return lhi_replica_pipeline(recording, replica,
-                                &(lhi_reshaped){.has_links = true}, out, err);
+    return lhi_replica_pipeline_build(recording, replica,
+                                &(lhi_replica_changes){.has_links = true}, out, err);
 }
 
 lh_status lh_recording_pipeline(const lh_recording *recording, uint32_t replica,
@@ -270,11 +270,11 @@ lh_status lh_recording_pipeline(const lh_recording *recording, uint32_t replica,
 {
     lh_pipeline *made = NULL;
     LHI_TRY(check_replica(recording, replica, err));
-    LHI_TRY(lhi_replica_pipeline(recording, replica, &(lhi_reshaped){0}, &made,
+    LHI_TRY(lhi_replica_pipeline_build(recording, replica, &(lhi_replica_changes){0}, &made,
                                  err));
     if (schedule) {
         lh_status status =
-            lhi_replica_schedule(recording, replica, schedule, err);
+            lhi_replica_schedule_build(recording, replica, schedule, err);
         if (status != LH_OK) {
             lh_pipeline_free(made);
             return status;

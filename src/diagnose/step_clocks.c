@@ -12,24 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENOUGH = 32, KINDS = 4 }; /* compared ends per kind; kind count */
+enum { ENDS_PER_KIND = 32, KINDS = 4 }; /* compared ends per kind; kind count */
 
 /* Differences between the ends on two ranks. */
-typedef struct pairs {
+typedef struct end_differences {
     /* the second rank's end minus the first's */
-    int64_t ns[KINDS * (ENOUGH + 1)];
+    int64_t ns[KINDS * (ENDS_PER_KIND + 1)];
     uint32_t n;
-} pairs;
+} end_differences;
 
-static void pair_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
-                      uint32_t b, lhi_op_type of_b, pairs *out)
+static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
+                      uint32_t b, lhi_op_type of_b, end_differences *out)
 {
     uint32_t x, y;
     uint32_t n_x = lhi_rows_of_kind(ops, a, of_a, &x);
     uint32_t n_y = lhi_rows_of_kind(ops, b, of_b, &y);
     if (n_x != n_y)
         return;
-    uint32_t stride = 1 + n_x / ENOUGH;
+    uint32_t stride = 1 + n_x / ENDS_PER_KIND;
     for (uint32_t i = 0; i < n_x; i += stride)
         out->ns[out->n++] =
             lhi_row_end(&ops->rows[y + i]) - lhi_row_end(&ops->rows[x + i]);
@@ -39,15 +39,15 @@ static void pair_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
 static int64_t clock_ahead(const lhi_step_ops *ops, uint32_t a, uint32_t b,
                            bool neighbours)
 {
-    pairs p = {.n = 0};
+    end_differences p = {.n = 0};
     if (neighbours) { /* a replica's consecutive stages */
-        pair_ends(ops, a, LHI_OP_FORWARD_SEND, b, LHI_OP_FORWARD_RECV, &p);
-        pair_ends(ops, a, LHI_OP_BACKWARD_RECV, b, LHI_OP_BACKWARD_SEND, &p);
+        compare_ends(ops, a, LHI_OP_FORWARD_SEND, b, LHI_OP_FORWARD_RECV, &p);
+        compare_ends(ops, a, LHI_OP_BACKWARD_RECV, b, LHI_OP_BACKWARD_SEND, &p);
     } else { /* a stage's replicas */
-        pair_ends(ops, a, LHI_OP_ALL_GATHER, b, LHI_OP_ALL_GATHER, &p);
-        pair_ends(ops, a, LHI_OP_REDUCE_SCATTER, b, LHI_OP_REDUCE_SCATTER, &p);
-        pair_ends(ops, a, LHI_OP_SEPARATE, b, LHI_OP_SEPARATE, &p);
-        pair_ends(ops, a, LHI_OP_CLIP, b, LHI_OP_CLIP, &p);
+        compare_ends(ops, a, LHI_OP_ALL_GATHER, b, LHI_OP_ALL_GATHER, &p);
+        compare_ends(ops, a, LHI_OP_REDUCE_SCATTER, b, LHI_OP_REDUCE_SCATTER, &p);
+        compare_ends(ops, a, LHI_OP_SEPARATE, b, LHI_OP_SEPARATE, &p);
+        compare_ends(ops, a, LHI_OP_CLIP, b, LHI_OP_CLIP, &p);
     }
     return lhi_median_ns(p.ns, p.n);
 }
@@ -65,7 +65,7 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-int64_t lhi_usual_clock(int64_t *ahead, uint32_t n)
+int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n)
 {
     if (n == 0)
         return 0;
@@ -75,17 +75,17 @@ int64_t lhi_usual_clock(int64_t *ahead, uint32_t n)
 }
 
 static void remark_on(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
-                      lhi_remark_counts *remarks)
+                      lhi_defect_counts *remarks)
 {
-    lhi_remark(remarks, LHI_REMARK_CLOCKS, 1,
+    lhi_defect_add(remarks, LHI_REMARK_CLOCKS, 1,
                "stage %" PRIu32 " of replica %" PRIu32 " in step %" PRIu64
                ", %s by %.3f s",
                w % ops->n_stages, ops->replicas[w / ops->n_stages], ops->step,
                ahead > 0 ? "ahead" : "behind", fabs((double)ahead) / 1e9);
 }
 
-lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
-                          lhi_remark_counts *remarks, lh_error *err)
+lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
+                          lhi_defect_counts *remarks, lh_error *err)
 {
     int64_t *ahead = LHI_NEW(arena, int64_t, ops->n_workers);
     int64_t *sorted = LHI_NEW(arena, int64_t, ops->n_workers);
@@ -98,15 +98,15 @@ lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
         bool begins = w % ops->n_stages == 0;
         uint32_t other = in_first || !begins ? w - 1 : 0;
         ahead[w] = clock_ahead(ops, other, w, !begins);
-        if (llabs(ahead[w]) < LHI_CLOCKS_AGREE_NS)
+        if (llabs(ahead[w]) < LHI_CLOCK_TOLERANCE_NS)
             ahead[w] = 0;
         set_clock(ops, w, ahead[w]);
     }
     memcpy(sorted, ahead, ops->n_workers * sizeof *sorted);
-    int64_t usual = lhi_usual_clock(sorted, ops->n_workers);
+    int64_t usual = lhi_clock_offset_median(sorted, ops->n_workers);
     for (uint32_t w = 0; w < ops->n_workers; w++) {
         set_clock(ops, w, -usual);
-        if (llabs(ahead[w] - usual) >= LHI_CLOCKS_AGREE_NS)
+        if (llabs(ahead[w] - usual) >= LHI_CLOCK_TOLERANCE_NS)
             remark_on(ops, w, ahead[w] - usual, remarks);
     }
     return LH_OK;

@@ -23,14 +23,14 @@ static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
     }
 }
 
-static void find_passes(lhi_needs_work *w)
+static void find_passes(lhi_dependency_search *w)
 {
     uint32_t *at = w->passes;
     for (uint32_t i = 0; i < w->ops->n_workers; i++) {
         w->first_pass[i] = (uint32_t)(at - w->passes);
         uint32_t *end = order_passes(w->ops, i, at);
         for (uint32_t *p = at; p + 1 < end; p++)
-            lhi_wait_for(w, p[1], p[0]);
+            lhi_dependency_add(w, p[1], p[0]);
         at = end;
     }
     w->first_pass[w->ops->n_workers] = (uint32_t)(at - w->passes);
@@ -38,15 +38,15 @@ static void find_passes(lhi_needs_work *w)
 
 /* Determines each chunk's stage; it has to be unique and equal in all replicas.
  */
-static lh_status find_chunks(lhi_needs_work *w, lh_error *err)
+static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
 {
     const lhi_step_ops *ops = w->ops;
     uint32_t n = 0, n_passes = w->first_pass[ops->n_workers];
     for (uint32_t i = 0; i < n_passes; i++) {
         const lhi_op_row *row = &ops->rows[w->passes[i]];
-        int32_t chunk = lhi_pass_chunk(ops, row);
+        int32_t chunk = lhi_step_pass_chunk(ops, row);
         if (chunk < 0 || row->microbatch < 0) {
-            w->out->why = "a pass has no chunk or microbatch";
+            w->out->reason = "a pass has no chunk or microbatch";
             return LH_OK;
         }
         n = (uint32_t)chunk >= n ? (uint32_t)chunk + 1 : n;
@@ -55,7 +55,7 @@ static lh_status find_chunks(lhi_needs_work *w, lh_error *err)
     }
     w->out->n_chunks = n;
     if (n > n_passes) { /* avoids a table as large as any number in a file */
-        w->out->why = "a chunk has no passes";
+        w->out->reason = "a chunk has no passes";
         return LH_OK;
     }
     w->stages = LHI_NEW(w->arena, uint32_t, n);
@@ -64,51 +64,51 @@ static lh_status find_chunks(lhi_needs_work *w, lh_error *err)
     memset(w->stages, 0xff, n * sizeof *w->stages);
     for (uint32_t i = 0; i < n_passes; i++) {
         const lhi_op_row *row = &ops->rows[w->passes[i]];
-        uint32_t *stage = &w->stages[lhi_pass_chunk(ops, row)];
+        uint32_t *stage = &w->stages[lhi_step_pass_chunk(ops, row)];
         if (*stage == LH_NONE)
             *stage = row->stage;
         else if (*stage != row->stage)
-            w->out->why = "a chunk is on two stages";
+            w->out->reason = "a chunk is on two stages";
     }
     for (uint32_t c = 0; c < n; c++)
         if (w->stages[c] == LH_NONE)
-            w->out->why = "a chunk has no passes";
+            w->out->reason = "a chunk has no passes";
     return LH_OK;
 }
 
-static lh_status alloc_needs(lhi_needs_work *w, lh_error *err)
+static lh_status alloc_needs(lhi_dependency_search *w, lh_error *err)
 {
     uint32_t n = w->ops->n;
-    lhi_step_needs *out = w->out;
-    out->needs = lhi_arena_alloc(w->arena, n, sizeof *out->needs);
-    out->next = LHI_NEW(w->arena, uint32_t, n);
+    lhi_step_dependencies *out = w->out;
+    out->dependencies = lhi_arena_alloc(w->arena, n, sizeof *out->dependencies);
+    out->next_in_group = LHI_NEW(w->arena, uint32_t, n);
     out->is_stray = LHI_NEW(w->arena, bool, n);
     w->passes = LHI_NEW(w->arena, uint32_t, n);
     w->first_pass = LHI_NEW(w->arena, uint32_t, w->ops->n_workers + 1);
     w->message_in = LHI_NEW(w->arena, uint32_t, n);
     w->message_out = LHI_NEW(w->arena, uint32_t, n);
-    if (!out->needs || !out->next || !out->is_stray || !w->passes ||
+    if (!out->dependencies || !out->next_in_group || !out->is_stray || !w->passes ||
         !w->first_pass || !w->message_in || !w->message_out)
         return lhi_fail_nomem(err);
-    memset(out->needs, 0xff, n * sizeof *out->needs);
+    memset(out->dependencies, 0xff, n * sizeof *out->dependencies);
     memset(w->message_in, 0xff, n * sizeof *w->message_in);
     memset(w->message_out, 0xff, n * sizeof *w->message_out);
     for (uint32_t i = 0; i < n; i++)
-        out->next[i] = i;
+        out->next_in_group[i] = i;
     return LH_OK;
 }
 
-lh_status lhi_step_needs_find(const lhi_step_ops *ops, lhi_arena *arena,
-                              lhi_step_needs *out, lh_error *err)
+lh_status lhi_step_dependencies_find(const lhi_step_ops *ops, lhi_arena *arena,
+                              lhi_step_dependencies *out, lh_error *err)
 {
-    lhi_needs_work w = {.out = out, .ops = ops, .arena = arena};
-    *out = (lhi_step_needs){.ops = ops};
+    lhi_dependency_search w = {.out = out, .ops = ops, .arena = arena};
+    *out = (lhi_step_dependencies){.ops = ops};
     LHI_TRY(alloc_needs(&w, err));
     find_passes(&w);
     LHI_TRY(find_chunks(&w, err));
-    if (!out->why)
-        LHI_TRY(lhi_needs_messages(&w, err));
-    if (!out->why)
-        LHI_TRY(lhi_needs_collectives(&w, err));
+    if (!out->reason)
+        LHI_TRY(lhi_dependencies_add_messages(&w, err));
+    if (!out->reason)
+        LHI_TRY(lhi_dependencies_add_collectives(&w, err));
     return LH_OK;
 }

@@ -6,8 +6,8 @@
 #include "diagnose/step_needs.h"
 
 /* Dependency search state. */
-typedef struct lhi_needs_work {
-    lhi_step_needs *out;
+typedef struct lhi_dependency_search {
+    lhi_step_dependencies *out;
     const lhi_step_ops *ops;
     lhi_arena *arena;
     /* pass rows in order; worker w's begin at first_pass[w] */
@@ -15,16 +15,16 @@ typedef struct lhi_needs_work {
     uint32_t *first_pass;               /* n_workers + 1 */
     uint32_t *stages;                   /* per chunk */
     uint32_t *message_in, *message_out; /* per pass: a row, or LH_NONE */
-} lhi_needs_work;
+} lhi_dependency_search;
 
 /* Makes row `row` wait for row `other`. */
-void lhi_wait_for(lhi_needs_work *w, uint32_t row, uint32_t other);
+void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other);
 /* Merges the groups of two rows, so that all their rows start together. */
-void lhi_begin_together(lhi_needs_work *w, uint32_t a, uint32_t b);
+void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
 
 /* Adds the dependencies of passes and messages between stages. */
-lh_status lhi_needs_messages(lhi_needs_work *w, lh_error *err);
+lh_status lhi_dependencies_add_messages(lhi_dependency_search *w, lh_error *err);
 /* Adds the dependencies of collectives and of operations around the passes. */
-lh_status lhi_needs_collectives(lhi_needs_work *w, lh_error *err);
+lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w, lh_error *err);
 
 #endif

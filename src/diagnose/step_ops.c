@@ -17,8 +17,8 @@ static uint64_t key_of(const lhi_op_row *row)
 
 static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
 {
-    if (x->order != y->order)
-        return x->order > y->order ? 1 : -1;
+    if (x->index != y->index)
+        return x->index > y->index ? 1 : -1;
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
@@ -31,7 +31,7 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Sorts by worker and kind with a counting sort. */
-static lh_status count_out(lhi_row_list *list, uint32_t n_stages,
+static lh_status counting_sort(lhi_row_list *list, uint32_t n_stages,
                            uint32_t n_replicas, lh_error *err)
 {
     size_t cells = (size_t)n_stages * n_replicas * LHI_N_OPS;
@@ -91,7 +91,7 @@ static lh_status sort_rows(lhi_row_list *list, lh_error *err)
     if ((uint64_t)n_stages * n_replicas > list->n + 64)
         lhi_sort(list->rows, list->n, sizeof *list->rows, compare_rows);
     else
-        LHI_TRY(count_out(list, n_stages, n_replicas, err));
+        LHI_TRY(counting_sort(list, n_stages, n_replicas, err));
     sort_within(list);
     return LH_OK;
 }
@@ -103,10 +103,10 @@ static bool same_worker(const lhi_op_row *a, const lhi_op_row *b)
     return a->replica == b->replica && a->stage == b->stage;
 }
 
-static bool is_double(const lhi_op_row *a, const lhi_op_row *b)
+static bool is_duplicate(const lhi_op_row *a, const lhi_op_row *b)
 {
     return key_of(a) == key_of(b) && compare_within(a, b) == 0 &&
-           a->microbatch == b->microbatch && a->here == b->here;
+           a->microbatch == b->microbatch && a->stage_chunk == b->stage_chunk;
 }
 
 /* Returns a worker's least rank. Tensor-parallel peers run the same operations,
@@ -121,7 +121,7 @@ static uint32_t rank_of(const lhi_op_row *rows, size_t n)
 
 /* Drops duplicate rows and those of tensor-parallel peers, and counts them as
  * defects. */
-static void drop_rows(lhi_row_list *list, lhi_remark_counts *remarks)
+static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
 {
     size_t kept = 0;
     uint32_t rank = 0;
@@ -131,14 +131,14 @@ static void drop_rows(lhi_row_list *list, lhi_remark_counts *remarks)
         if (begins)
             rank = rank_of(&list->rows[i], list->n - i);
         if (row.rank != rank)
-            lhi_remark(remarks, LHI_REMARK_PEERS, 1,
+            lhi_defect_add(remarks, LHI_REMARK_PEERS, 1,
                        "rank %" PRIu32 " beside %" PRIu32 " in step %" PRIu64,
                        row.rank, rank, list->step);
-        else if (!begins && is_double(&list->rows[kept - 1], &row))
-            lhi_remark(remarks, LHI_REMARK_DOUBLED, 1,
+        else if (!begins && is_duplicate(&list->rows[kept - 1], &row))
+            lhi_defect_add(remarks, LHI_REMARK_DOUBLED, 1,
                        "%s %" PRIu32
                        " of stage %u, replica %u in step %" PRIu64,
-                       lhi_op_name((lhi_op_type)row.op), row.order, row.stage,
+                       lhi_op_name((lhi_op_type)row.op), row.index, row.stage,
                        row.replica, list->step);
         else
             list->rows[kept++] = row;
@@ -161,7 +161,7 @@ static uint32_t count_stages(const lhi_row_list *list)
 
 /* Checks whether the replica whose rows begin at `from` has passes on each
  * stage; *to is the end of its rows. */
-static bool is_whole(const lhi_row_list *list, size_t from, uint32_t n_stages,
+static bool is_complete(const lhi_row_list *list, size_t from, uint32_t n_stages,
                      size_t *to)
 {
     uint32_t seen = 0;
@@ -177,14 +177,14 @@ static bool is_whole(const lhi_row_list *list, size_t from, uint32_t n_stages,
 
 /* Drops the rows of incomplete replicas; returns the number of complete ones.
  */
-static uint32_t keep_whole(lhi_row_list *list, uint32_t n_stages,
-                           lhi_remark_counts *remarks)
+static uint32_t keep_complete(lhi_row_list *list, uint32_t n_stages,
+                           lhi_defect_counts *remarks)
 {
     uint32_t n_replicas = 0;
     size_t kept = 0;
     for (size_t from = 0, to; from < list->n; from = to) {
-        if (!is_whole(list, from, n_stages, &to)) {
-            lhi_remark(remarks, LHI_REMARK_REPLICAS, 1,
+        if (!is_complete(list, from, n_stages, &to)) {
+            lhi_defect_add(remarks, LHI_REMARK_REPLICAS, 1,
                        "replica %u in step %" PRIu64, list->rows[from].replica,
                        list->step);
             continue;
@@ -198,14 +198,14 @@ static uint32_t keep_whole(lhi_row_list *list, uint32_t n_stages,
     return n_replicas;
 }
 
-lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_remark_counts *remarks,
+lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_defect_counts *remarks,
                             lhi_arena *arena, lhi_step_ops *out, lh_error *err)
 {
-    *out = (lhi_step_ops){.step = list->step, .ahead = list->ahead};
+    *out = (lhi_step_ops){.step = list->step, .is_preposted = list->is_preposted};
     LHI_TRY(sort_rows(list, err));
     drop_rows(list, remarks);
     out->n_stages = count_stages(list);
-    out->n_replicas = keep_whole(list, out->n_stages, remarks);
+    out->n_replicas = keep_complete(list, out->n_stages, remarks);
     out->rows = list->rows;
     out->n = (uint32_t)list->n;
     out->n_workers = out->n_stages * out->n_replicas;

@@ -9,7 +9,7 @@
 /* A step's sorted rows. Workers are numbered as replica * n_stages + stage. */
 typedef struct lhi_step_ops {
     uint64_t step;
-    bool ahead;
+    bool is_preposted;
     lhi_op_row *rows; /* by worker, kind, order; owned by the list */
     uint32_t n;
     uint32_t n_stages, n_replicas, n_workers;
@@ -36,19 +36,19 @@ static inline int64_t lhi_row_end(const lhi_op_row *row)
 /* Sorts the rows of `list` in place and drops replicas that lack a stage.
  * out->n_replicas is 0 if no replica is complete. `out` refers to memory of the
  * arena and the list. */
-lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_remark_counts *remarks,
+lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_defect_counts *remarks,
                             lhi_arena *arena, lhi_step_ops *out, lh_error *err);
 
 /* Clock offsets below this stay uncorrected: networks cause as much. */
-#define LHI_CLOCKS_AGREE_NS INT64_C(10000000)
+#define LHI_CLOCK_TOLERANCE_NS INT64_C(10000000)
 
 /* Returns the lower median of clock offsets from the first clock; sorts them.
  * Returns 0, so that no clock changes, if 0 lies between the two medians. */
-int64_t lhi_usual_clock(int64_t *ahead, uint32_t n);
+int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n);
 
 /* Corrects the clocks of ranks by the ends of shared operations, if their
  * offset exceeds the networks' delays. */
-lh_status lhi_step_clocks(lhi_step_ops *ops, lhi_arena *arena,
-                          lhi_remark_counts *remarks, lh_error *err);
+lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
+                          lhi_defect_counts *remarks, lh_error *err);
 
 #endif

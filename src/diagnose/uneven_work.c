@@ -10,8 +10,8 @@
  * forward than backward, and no other rank. Among the published jobs
  * (docs/diagnose.md) two scatter by 0.02; the one with uneven sequences
  * scatters by 0.15 to 0.23, with a correlation of 0.99. */
-#define SPREAD_FROM 0.05
-#define CORRELATION_FROM 0.9
+#define MIN_SPREAD 0.05
+#define MIN_CORRELATION 0.9
 
 /* Sums of squares and products of two deviations from a mean. */
 typedef struct pair_sums {
@@ -19,22 +19,22 @@ typedef struct pair_sums {
 } pair_sums;
 
 /* A worker's statistics, in one step and over all steps. */
-typedef struct scatter {
+typedef struct worker_statistics {
     double squares, longest;
     uint32_t n;
     pair_sums ways;   /* all steps: forward and backward */
     pair_sums stages; /* all steps: this stage and the replica's mean */
-} scatter;
+} worker_statistics;
 
 /* A step's pass times for chunk c, replica r, microbatch m at (r * n_chunks +
  * c) * n_microbatches + m; later their relative excess over the row's mean. */
-typedef struct taken {
+typedef struct pass_times {
     double *forward, *backward, *both;
     uint32_t *worker; /* at r * n_chunks + c */
-} taken;
+} pass_times;
 
-static lh_status take_step(const lhi_recorded_step *step, lhi_arena *arena,
-                           taken *t, lh_error *err)
+static lh_status sum_pass_times(const lhi_recorded_step *step, lhi_arena *arena,
+                           pass_times *t, lh_error *err)
 {
     const lhi_op_graph *g = step->graph;
     size_t rows = (size_t)g->n_replicas * g->n_chunks;
@@ -51,15 +51,15 @@ static lh_status take_step(const lhi_recorded_step *step, lhi_arena *arena,
             (size_t)(g->worker[i] / g->n_stages) * g->n_chunks + g->chunk[i];
         size_t at = row * g->n_microbatches + g->microbatch[i];
         (g->op[i] == LHI_OP_FORWARD ? t->forward : t->backward)[at] +=
-            (double)step->ns[i];
-        t->both[at] += (double)step->ns[i];
+            (double)step->duration_ns[i];
+        t->both[at] += (double)step->duration_ns[i];
         t->worker[row] = g->worker[i];
     }
     return LH_OK;
 }
 
 /* Replaces values by their relative excess over the mean; 0 if all are 0. */
-static void take_mean_off(double *values, uint32_t n)
+static void subtract_mean(double *values, uint32_t n)
 {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -82,21 +82,21 @@ static double correlation(const pair_sums *of)
 }
 
 /* Adds a replica's rows, which begin at `first`. */
-static void add_replica(scatter *workers, const lhi_op_graph *g, const taken *t,
+static void add_replica(worker_statistics *workers, const lhi_op_graph *g, const pass_times *t,
                         size_t first)
 {
     uint32_t C = g->n_chunks, M = g->n_microbatches;
     for (size_t row = first; row < first + C; row++) {
-        take_mean_off(&t->forward[row * M], M);
-        take_mean_off(&t->backward[row * M], M);
-        take_mean_off(&t->both[row * M], M);
+        subtract_mean(&t->forward[row * M], M);
+        subtract_mean(&t->backward[row * M], M);
+        subtract_mean(&t->both[row * M], M);
     }
     for (uint32_t m = 0; m < M; m++) {
         double usual = 0;
         for (size_t row = first; row < first + C; row++)
             usual += t->both[row * M + m] / C;
         for (size_t row = first; row < first + C; row++) {
-            scatter *w = &workers[t->worker[row]];
+            worker_statistics *w = &workers[t->worker[row]];
             size_t at = row * M + m;
             add_pair(&w->ways, t->forward[at], t->backward[at]);
             add_pair(&w->stages, t->both[at], usual);
@@ -107,15 +107,15 @@ static void add_replica(scatter *workers, const lhi_op_graph *g, const taken *t,
     }
 }
 
-static lh_status look_at_step(const lhi_recorded_step *step, lhi_arena *arena,
-                              scatter *workers, double *room,
-                              lhi_uneven_step *out, lh_error *err)
+static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
+                              worker_statistics *workers, double *room,
+                              lhi_imbalance_step *out, lh_error *err)
 {
     const lhi_op_graph *g = step->graph;
     uint32_t n = g->n_stages * g->n_replicas;
     lhi_mark mark = lhi_arena_mark(arena);
-    taken t;
-    LHI_TRY(take_step(step, arena, &t, err));
+    pass_times t;
+    LHI_TRY(sum_pass_times(step, arena, &t, err));
     for (uint32_t w = 0; w < n; w++) {
         workers[w].squares = workers[w].longest = 0;
         workers[w].n = 0;
@@ -132,25 +132,25 @@ static lh_status look_at_step(const lhi_recorded_step *step, lhi_arena *arena,
     return LH_OK;
 }
 
-lh_status lhi_uneven_find(const lh_recording *recording, lhi_arena *arena,
-                          lhi_uneven_step **out, lh_error *err)
+lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
+                          lhi_imbalance_step **out, lh_error *err)
 {
-    uint32_t n = lhi_n_workers(recording);
-    lhi_uneven_step *steps =
-        LHI_NEW(arena, lhi_uneven_step, recording->n_steps);
-    scatter *workers = LHI_NEW(arena, scatter, n);
+    uint32_t n = lhi_recording_n_workers(recording);
+    lhi_imbalance_step *steps =
+        LHI_NEW(arena, lhi_imbalance_step, recording->n_steps);
+    worker_statistics *workers = LHI_NEW(arena, worker_statistics, n);
     double *room = LHI_NEW(arena, double, n);
     if (!steps || !workers || !room)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < recording->n_steps; i++)
-        LHI_TRY(look_at_step(&recording->steps[i], arena, workers, room,
+        LHI_TRY(analyse_step(&recording->steps[i], arena, workers, room,
                              &steps[i], err));
     for (uint32_t w = 0; w < n; w++)
         room[w] = fmin(correlation(&workers[w].ways),
                        correlation(&workers[w].stages));
-    bool alike = lhi_lower_median(room, n) >= CORRELATION_FROM;
+    bool alike = lhi_lower_median(room, n) >= MIN_CORRELATION;
     for (uint32_t i = 0; i < recording->n_steps; i++)
-        steps[i].is_uneven = alike && steps[i].spread >= SPREAD_FROM;
+        steps[i].is_uneven = alike && steps[i].spread >= MIN_SPREAD;
     *out = steps;
     return LH_OK;
 }

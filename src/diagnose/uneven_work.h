@@ -8,15 +8,15 @@
 #include "diagnose/recording.h"
 
 /* Microbatch imbalance in a step. */
-typedef struct lhi_uneven_step {
+typedef struct lhi_imbalance_step {
     bool is_uneven;
     /* Pass times of a rank's microbatches relative to their mean: standard
      * deviation and maximum; both are medians over the ranks. */
     double spread, longest;
-} lhi_uneven_step;
+} lhi_imbalance_step;
 
 /* Computes one entry per step of the recording; allocated in the arena. */
-lh_status lhi_uneven_find(const lh_recording *recording, lhi_arena *arena,
-                          lhi_uneven_step **out, lh_error *err);
+lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
+                          lhi_imbalance_step **out, lh_error *err);
 
 #endif

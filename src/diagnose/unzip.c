@@ -4,20 +4,20 @@
 #include <string.h>
 
 /* Refills zip->bytes once all are consumed. */
-static lh_status refill(lhi_unzip *zip, lh_error *err)
+static lh_status refill(lhi_gzip_stream *zip, lh_error *err)
 {
     size_t n = 0;
     if (zip->stream.avail_in || zip->at_end)
         return LH_OK;
     if (zip->is_file) {
-        LHI_TRY(lhi_inflow_read(&zip->input, (char *)zip->bytes,
+        LHI_TRY(lhi_input_stream_read(&zip->input, (char *)zip->bytes,
                                 sizeof zip->bytes, &n, err));
     } else {
         n = zip->rest_len < sizeof zip->bytes ? zip->rest_len
                                               : sizeof zip->bytes;
         if (n)
-            memcpy(zip->bytes, zip->rest, n);
-        zip->rest += n;
+            memcpy(zip->bytes, zip->text_left, n);
+        zip->text_left += n;
         zip->rest_len -= n;
     }
     zip->at_end = n == 0;
@@ -27,7 +27,7 @@ static lh_status refill(lhi_unzip *zip, lh_error *err)
 }
 
 /* Reads the first bytes and detects the gzip format. */
-static lh_status look_at_first(lhi_unzip *zip, lh_error *err)
+static lh_status detect_format(lhi_gzip_stream *zip, lh_error *err)
 {
     LHI_TRY(refill(zip, err));
     if (zip->stream.avail_in < 2 || zip->bytes[0] != 0x1f ||
@@ -40,24 +40,24 @@ static lh_status look_at_first(lhi_unzip *zip, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_unzip_open(lhi_unzip *zip, const char *path, lh_error *err)
+lh_status lhi_gzip_stream_open(lhi_gzip_stream *zip, const char *path, lh_error *err)
 {
     memset(zip, 0, sizeof *zip);
-    LHI_TRY(lhi_inflow_open(path, &zip->input, err));
+    LHI_TRY(lhi_input_stream_open(path, &zip->input, err));
     zip->is_file = true;
-    return look_at_first(zip, err);
+    return detect_format(zip, err);
 }
 
-lh_status lhi_unzip_text(lhi_unzip *zip, const char *text, size_t len,
+lh_status lhi_gzip_stream_open_text(lhi_gzip_stream *zip, const char *text, size_t len,
                          lh_error *err)
 {
     memset(zip, 0, sizeof *zip);
-    zip->rest = text;
+    zip->text_left = text;
     zip->rest_len = len;
-    return look_at_first(zip, err);
+    return detect_format(zip, err);
 }
 
-static size_t take_plain(lhi_unzip *zip, char *bytes, size_t room)
+static size_t read_plain(lhi_gzip_stream *zip, char *bytes, size_t room)
 {
     size_t n = zip->stream.avail_in < room ? zip->stream.avail_in : room;
     memcpy(bytes, zip->stream.next_in, n);
@@ -66,50 +66,50 @@ static size_t take_plain(lhi_unzip *zip, char *bytes, size_t room)
     return n;
 }
 
-static lh_status inflate_some(lhi_unzip *zip, lh_error *err)
+static lh_status inflate_block(lhi_gzip_stream *zip, lh_error *err)
 {
     int how = inflate(&zip->stream, Z_NO_FLUSH);
     if (how == Z_MEM_ERROR)
         return lhi_fail_nomem(err);
     if (how == Z_STREAM_END) { /* another member may follow */
-        zip->between = true;
+        zip->is_between_members = true;
         if (inflateReset(&zip->stream) != Z_OK)
-            zip->why = "its compressed bytes are damaged";
+            zip->reason = "its compressed bytes are damaged";
     } else if (how == Z_OK) {
-        zip->between = false;
+        zip->is_between_members = false;
     } else if (how != Z_BUF_ERROR) {
         /* As gzip does, treats zeros after the last member as padding. */
         zip->at_end = true;
-        if (!zip->between)
-            zip->why = "its compressed bytes are damaged";
+        if (!zip->is_between_members)
+            zip->reason = "its compressed bytes are damaged";
     }
     return LH_OK;
 }
 
-lh_status lhi_unzip_peek(lhi_unzip *zip, const char **bytes, size_t *n,
+lh_status lhi_gzip_stream_peek(lhi_gzip_stream *zip, const char **bytes, size_t *n,
                          lh_error *err)
 {
-    char ahead[LHI_PEEK_BYTES];
+    char ahead[LHI_GZIP_PEEK_BYTES];
     size_t more = 1;
     *n = 0;
     while (more && *n < sizeof ahead) {
-        LHI_TRY(lhi_unzip_read(zip, ahead + *n, sizeof ahead - *n, &more, err));
+        LHI_TRY(lhi_gzip_stream_read(zip, ahead + *n, sizeof ahead - *n, &more, err));
         *n += more;
     }
-    memcpy(zip->ahead, ahead, *n);
+    memcpy(zip->peeked, ahead, *n);
     zip->n_ahead = *n;
-    *bytes = zip->ahead;
+    *bytes = zip->peeked;
     return LH_OK;
 }
 
-lh_status lhi_unzip_read(lhi_unzip *zip, char *bytes, size_t room, size_t *n,
+lh_status lhi_gzip_stream_read(lhi_gzip_stream *zip, char *bytes, size_t room, size_t *n,
                          lh_error *err)
 {
     *n = 0;
     if (zip->ahead_at < zip->n_ahead) {
         size_t left = zip->n_ahead - zip->ahead_at;
         *n = left < room ? left : room;
-        memcpy(bytes, zip->ahead + zip->ahead_at, *n);
+        memcpy(bytes, zip->peeked + zip->ahead_at, *n);
         zip->ahead_at += *n;
         return LH_OK;
     }
@@ -117,18 +117,18 @@ lh_status lhi_unzip_read(lhi_unzip *zip, char *bytes, size_t room, size_t *n,
         room = 1u << 30;
     zip->stream.next_out = (unsigned char *)bytes;
     zip->stream.avail_out = (uInt)room;
-    while (!zip->why) {
+    while (!zip->reason) {
         LHI_TRY(refill(zip, err));
         if (!zip->is_gzip) {
-            *n = zip->at_end ? 0 : take_plain(zip, bytes, room);
+            *n = zip->at_end ? 0 : read_plain(zip, bytes, room);
             return LH_OK;
         }
         if (zip->at_end) {
-            if (!zip->between)
-                zip->why = "its compressed bytes end early";
+            if (!zip->is_between_members)
+                zip->reason = "its compressed bytes end early";
             break;
         }
-        LHI_TRY(inflate_some(zip, err));
+        LHI_TRY(inflate_block(zip, err));
         if (zip->stream.avail_out < room || zip->at_end)
             break;
     }
@@ -136,10 +136,10 @@ lh_status lhi_unzip_read(lhi_unzip *zip, char *bytes, size_t room, size_t *n,
     return LH_OK;
 }
 
-void lhi_unzip_close(lhi_unzip *zip)
+void lhi_gzip_stream_close(lhi_gzip_stream *zip)
 {
     if (zip->is_gzip)
         inflateEnd(&zip->stream);
     if (zip->is_file)
-        lhi_inflow_close(&zip->input);
+        lhi_input_stream_close(&zip->input);
 }

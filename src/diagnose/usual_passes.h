@@ -6,25 +6,25 @@
 #include "diagnose/recording.h"
 
 /* All workers' mean pass times. */
-typedef struct lhi_usual_passes {
+typedef struct lhi_typical_passes {
     double *means; /* n_workers * LHI_N_OPS: means over all steps */
-    double *room;  /* scratch: one value per worker and stage */
-} lhi_usual_passes;
+    double *scratch;  /* scratch: one value per worker and stage */
+} lhi_typical_passes;
 
 /* Computes all workers' mean pass times; allocated in the arena. */
-lh_status lhi_usual_passes_find(const lh_recording *recording, lhi_arena *arena,
-                                lhi_usual_passes *out, lh_error *err);
+lh_status lhi_typical_passes_compute(const lh_recording *recording, lhi_arena *arena,
+                                lhi_typical_passes *out, lh_error *err);
 /* Returns the median time of a pass kind over the other replicas of the
  * worker's stage. */
-int64_t lhi_usual_beside(const lhi_usual_passes *passes,
+int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
                          const lh_recording *recording, uint32_t worker,
                          lhi_op_type op);
 /* Returns the typical time of a pass kind on a stage. */
-int64_t lhi_usual_of_stage(const lhi_usual_passes *passes,
+int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
                            const lh_recording *recording, uint32_t stage,
                            lhi_op_type op);
 /* Returns the median time of a pass kind over the other stages. */
-int64_t lhi_usual_elsewhere(const lhi_usual_passes *passes,
+int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
                             const lh_recording *recording, uint32_t stage,
                             lhi_op_type op);
 

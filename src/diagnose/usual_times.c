@@ -18,7 +18,7 @@ static void count_below(const lh_recording *recording, ranges *r,
         const lhi_recorded_step *step = &recording->steps[i];
         for (uint32_t k = 0; k < step->graph->n_ops; k++) {
             uint8_t op = step->graph->op[k];
-            r->below[op] += step->ns[k] <= middle[op];
+            r->below[op] += step->duration_ns[k] <= middle[op];
         }
     }
 }
@@ -47,7 +47,7 @@ static void select_times(const lh_recording *recording, ranges r,
     memcpy(out, r.low, sizeof r.low);
 }
 
-void lhi_usual_times(const lh_recording *recording, int64_t usual_ns[LHI_N_OPS])
+void lhi_typical_times(const lh_recording *recording, int64_t usual_ns[LHI_N_OPS])
 {
     ranges r = {{0}, {0}, {0}};
     uint64_t n[LHI_N_OPS] = {0}, lower[LHI_N_OPS], upper[LHI_N_OPS];
@@ -57,7 +57,7 @@ void lhi_usual_times(const lh_recording *recording, int64_t usual_ns[LHI_N_OPS])
         const lhi_recorded_step *step = &recording->steps[i];
         for (uint32_t k = 0; k < step->graph->n_ops; k++) {
             uint8_t op = step->graph->op[k];
-            int64_t ns = step->ns[k];
+            int64_t ns = step->duration_ns[k];
             if (n[op]++ == 0)
                 r.low[op] = r.high[op] = ns;
             r.low[op] = ns < r.low[op] ? ns : r.low[op];

@@ -44,11 +44,11 @@ static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
     return lhi_fail(err, LH_EINPUT,
                     "%s:%u: too many short values: up to here they take %zu "
                     "MiB of memory, more than so long a text may",
-                    b->doc->file, line, b->memory.most_bytes >> 20);
+                    b->doc->file, line, b->memory.max_bytes >> 20);
 }
 
 /* Appends a new node to the innermost open container, or makes it the root. */
-static lh_status hang(builder *b, lhi_node_kind kind, uint32_t line,
+static lh_status append_node(builder *b, lhi_node_kind kind, uint32_t line,
                       lhi_node **out, lh_error *err)
 {
     lhi_node *node = lhi_node_new(&b->memory);
@@ -80,7 +80,7 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
         !b->open[b->depth - 1].key)
         return fail_at(b->doc, line, err, "a key must be a plain word");
     lhi_node *node;
-    LHI_TRY(hang(b, kind, line, &node, err));
+    LHI_TRY(append_node(b, kind, line, &node, err));
     b->open[b->depth++] = (open_node){.node = node, .tail = &node->first};
     return LH_OK;
 }
@@ -88,14 +88,14 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
 /* Maps up to this size are checked for duplicate keys on insertion. Larger maps
  * are sorted when they close, since pairwise comparison would take quadratic
  * time. */
-enum { FEW_KEYS = 32 };
+enum { SMALL_MAP_KEYS = 32 };
 
 /* Reports a duplicate key. */
-static lh_status fail_twice(const lhi_doc *doc, uint32_t line, const char *key,
+static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line, const char *key,
                             lh_error *err)
 {
     char shown[64];
-    lhi_doc_show(key, shown, sizeof shown);
+    lhi_doc_sanitise_text(key, shown, sizeof shown);
     return lhi_fail(err, LH_EINPUT, "%s:%u: key '%s' is there twice; keep one",
                     doc->file, line, shown);
 }
@@ -124,13 +124,13 @@ static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
         if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
             twice = sorted[i];
     lhi_arena_rewind(b->doc->mem, mark);
-    return twice ? fail_twice(b->doc, twice->line, twice->key, err) : LH_OK;
+    return twice ? fail_duplicate(b->doc, twice->line, twice->key, err) : LH_OK;
 }
 
 static lh_status close_container(builder *b, lh_error *err)
 {
     const lhi_node *node = b->open[--b->depth].node;
-    if (node->kind == LHI_MAP && node->n_items > FEW_KEYS)
+    if (node->kind == LHI_MAP && node->n_items > SMALL_MAP_KEYS)
         return check_many_keys(b, node, err);
     return LH_OK;
 }
@@ -146,15 +146,15 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     if (len > LHI_TOKEN_BYTES)
         return lhi_fail(err, LH_EINPUT, "%s:%u: a value of more than %d MiB",
                         b->doc->file, line, LHI_TOKEN_BYTES >> 20);
-    const char *copy = lhi_node_text(&b->memory, text, len);
+    const char *copy = lhi_node_copy_text(&b->memory, text, len);
     if (!copy)
         return fail_memory(b, line, err);
     open_node *in = b->depth ? &b->open[b->depth - 1] : NULL;
     if (in && in->node->kind == LHI_MAP && !in->key) {
         if (in->node->n_items == LHI_DOC_MAX_KEYS)
             return fail_at(b->doc, line, err, "too many keys in one map");
-        if (in->node->n_items <= FEW_KEYS && lhi_find(in->node, copy))
-            return fail_twice(b->doc, line, copy, err);
+        if (in->node->n_items <= SMALL_MAP_KEYS && lhi_node_find(in->node, copy))
+            return fail_duplicate(b->doc, line, copy, err);
         in->key = copy;
         in->key_line = line;
         return LH_OK;
@@ -164,14 +164,14 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     if (in && in->key && len == 0 && plain)
         line = in->key_line;
     lhi_node *node;
-    LHI_TRY(hang(b, LHI_SCALAR, line, &node, err));
+    LHI_TRY(append_node(b, LHI_SCALAR, line, &node, err));
     node->text = copy;
     node->quoted = !plain;
     return LH_OK;
 }
 
 /* Rejects anchors and tags. */
-static lh_status refuse_extras(const lhi_doc *doc, uint32_t line,
+static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
                                const yaml_char_t *anchor,
                                const yaml_char_t *tag, lh_error *err)
 {
@@ -185,21 +185,21 @@ static lh_status refuse_extras(const lhi_doc *doc, uint32_t line,
     return LH_OK;
 }
 
-static lh_status take_event(builder *b, const yaml_event_t *event,
+static lh_status process_event(builder *b, const yaml_event_t *event,
                             lh_error *err)
 {
     uint32_t line = line_of(&event->start_mark);
     switch (event->type) {
     case YAML_SCALAR_EVENT:
-        LHI_TRY(refuse_extras(b->doc, line, event->data.scalar.anchor,
+        LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.scalar.anchor,
                               event->data.scalar.tag, err));
         return add_scalar(b, event, err);
     case YAML_SEQUENCE_START_EVENT:
-        LHI_TRY(refuse_extras(b->doc, line, event->data.sequence_start.anchor,
+        LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.sequence_start.anchor,
                               event->data.sequence_start.tag, err));
         return open_container(b, LHI_LIST, line, err);
     case YAML_MAPPING_START_EVENT:
-        LHI_TRY(refuse_extras(b->doc, line, event->data.mapping_start.anchor,
+        LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.mapping_start.anchor,
                               event->data.mapping_start.tag, err));
         return open_container(b, LHI_MAP, line, err);
     case YAML_SEQUENCE_END_EVENT:
@@ -241,7 +241,7 @@ static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
         if (!yaml_parser_parse(parser, &event))
             return parser_error(b->doc, parser, err);
         bool last = event.type == YAML_STREAM_END_EVENT;
-        lh_status status = take_event(b, &event, err);
+        lh_status status = process_event(b, &event, err);
         yaml_event_delete(&event);
         if (status != LH_OK || last)
             return status;
@@ -251,7 +251,7 @@ static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
 /* Rejects a text with many %TAG directives. They serve tags, which are rejected
  * anyway, and libyaml searches its list of them linearly. The text may be
  * UTF-16 and have various line ends, so every "%T" counts. */
-static lh_status refuse_directives(const lhi_doc *doc, const char *text,
+static lh_status reject_directives(const lhi_doc *doc, const char *text,
                                    size_t len, lh_error *err)
 {
     enum { MOST = 100 };
@@ -269,10 +269,10 @@ static lh_status refuse_directives(const lhi_doc *doc, const char *text,
 
 /* The parser's input. YAML is passed unchanged. JSON surrogate pairs are
  * converted to YAML's escapes, since YAML has no surrogate pairs. */
-typedef struct feed {
+typedef struct input_text {
     const char *at, *end;
     bool is_json;
-} feed;
+} input_text;
 
 static bool begins_as_json(const char *text, size_t len)
 {
@@ -284,7 +284,7 @@ static bool begins_as_json(const char *text, size_t len)
 
 /* Decodes one surrogate escape, as "\ud83d", at `at`; returns 0 for anything
  * else. */
-static uint32_t half_at(const char *at, const char *end)
+static uint32_t decode_surrogate(const char *at, const char *end)
 {
     uint32_t c = 0;
     if (end - at < 6 || at[0] != '\\' || at[1] != 'u')
@@ -301,10 +301,10 @@ static uint32_t half_at(const char *at, const char *end)
 }
 
 /* Copies one character or escape to `out`; returns the bytes written. */
-static size_t feed_one(feed *f, char *out)
+static size_t copy_character(input_text *f, char *out)
 {
-    uint32_t high = half_at(f->at, f->end);
-    uint32_t low = high ? half_at(f->at + 6, f->end) : 0;
+    uint32_t high = decode_surrogate(f->at, f->end);
+    uint32_t low = high ? decode_surrogate(f->at + 6, f->end) : 0;
     if (high >= 0xd800 && high < 0xdc00 && low >= 0xdc00 && low < 0xe000) {
         char text[11];
         snprintf(
@@ -321,10 +321,10 @@ static size_t feed_one(feed *f, char *out)
 }
 
 /* libyaml's read callback. */
-static int read_feed(void *of, unsigned char *buffer, size_t room, size_t *n)
+static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
 {
     enum { LONGEST = 10 };
-    feed *f = of;
+    input_text *f = of;
     size_t left = (size_t)(f->end - f->at);
     *n = 0;
     if (!f->is_json) {
@@ -334,19 +334,19 @@ static int read_feed(void *of, unsigned char *buffer, size_t room, size_t *n)
         return 1;
     }
     while (f->at < f->end && room - *n >= LONGEST)
-        *n += feed_one(f, (char *)buffer + *n);
+        *n += copy_character(f, (char *)buffer + *n);
     return 1;
 }
 
 static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
                             lh_error *err)
 {
-    LHI_TRY(refuse_directives(doc, text, len, err));
+    LHI_TRY(reject_directives(doc, text, len, err));
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return lhi_fail_nomem(err);
-    feed f = {text, text + len, begins_as_json(text, len)};
-    yaml_parser_set_input(&parser, read_feed, &f);
+    input_text f = {text, text + len, begins_as_json(text, len)};
+    yaml_parser_set_input(&parser, read_input, &f);
     builder b = {.doc = doc};
     lhi_node_memory_init(&b.memory, doc->mem, len);
     lh_status status = build(&b, &parser, err);
@@ -361,10 +361,10 @@ static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
     return LH_OK;
 }
 
-lh_status lhi_doc_make(size_t len, const char *name, lhi_input kind,
+lh_status lhi_doc_make(size_t len, const char *name, lhi_input_kind kind,
                        lhi_doc **out, lh_error *err)
 {
-    LHI_TRY(lhi_input_check(len, name, kind, err));
+    LHI_TRY(lhi_input_check_size(len, name, kind, err));
     lhi_arena *mem = lhi_arena_make(0);
     lhi_doc *doc = mem ? LHI_NEW(mem, lhi_doc, 1) : NULL;
     if (!doc || !(doc->file = lhi_arena_strdup(mem, name))) {
@@ -377,7 +377,7 @@ lh_status lhi_doc_make(size_t len, const char *name, lhi_input kind,
 }
 
 lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
-                        lhi_input kind, lhi_doc **out, lh_error *err)
+                        lhi_input_kind kind, lhi_doc **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_make(len, name, kind, &doc, err));
@@ -389,7 +389,7 @@ lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
     return status;
 }
 
-lh_status lhi_doc_load(const char *path, lhi_input kind, lhi_doc **out,
+lh_status lhi_doc_load(const char *path, lhi_input_kind kind, lhi_doc **out,
                        lh_error *err)
 {
     char *text;

@@ -6,14 +6,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_KEYS = 64 }; /* limit for suggesting the nearest key */
+enum { MAX_SUGGESTED_KEYS = 64 }; /* limit for suggesting the nearest key */
 
-const lhi_field *lhi_fields_find(const lhi_table *table, const char *key)
+const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table, const char *key)
 {
     for (uint32_t i = 0; i < table->n_rows; i++) {
-        const lhi_field *row = &table->rows[i];
-        const lhi_field *found = row->type == LHI_F_SPREAD
-                                     ? lhi_fields_find(row->table, key)
+        const lhi_schema_field *row = &table->rows[i];
+        const lhi_schema_field *found = row->type == LHI_FIELD_INLINED
+                                     ? lhi_schema_find_field(row->table, key)
                                  : strcmp(row->key, key) == 0 ? row
                                                               : NULL;
         if (found)
@@ -22,10 +22,10 @@ const lhi_field *lhi_fields_find(const lhi_table *table, const char *key)
     return NULL;
 }
 
-static uint32_t list_keys(const lhi_table *table, const char **keys, uint32_t n)
+static uint32_t list_keys(const lhi_schema *table, const char **keys, uint32_t n)
 {
-    for (uint32_t i = 0; i < table->n_rows && n < MOST_KEYS; i++) {
-        if (table->rows[i].type == LHI_F_SPREAD)
+    for (uint32_t i = 0; i < table->n_rows && n < MAX_SUGGESTED_KEYS; i++) {
+        if (table->rows[i].type == LHI_FIELD_INLINED)
             n = list_keys(table->rows[i].table, keys, n);
         else
             keys[n++] = table->rows[i].key;
@@ -33,30 +33,30 @@ static uint32_t list_keys(const lhi_table *table, const char **keys, uint32_t n)
     return n;
 }
 
-static lh_status refuse_unknown(const lhi_reading *r, const lhi_node *map,
-                                const lhi_table *table, lh_error *err)
+static lh_status reject_unknown_keys(const lhi_read_context *r, const lhi_node *map,
+                                const lhi_schema *table, lh_error *err)
 {
-    const char *keys[MOST_KEYS + 1];
+    const char *keys[MAX_SUGGESTED_KEYS + 1];
     bool known = map->kind == LHI_MAP;
     uint32_t i = 0; /* most files list the keys in row order */
     for (const lhi_node *n = map->first; n && known; n = n->next) {
-        while (i < table->n_rows && table->rows[i].type != LHI_F_SPREAD &&
+        while (i < table->n_rows && table->rows[i].type != LHI_FIELD_INLINED &&
                strcmp(table->rows[i].key, n->key) != 0)
             i++;
-        bool next = i < table->n_rows && table->rows[i].type != LHI_F_SPREAD;
-        known = next || lhi_fields_find(table, n->key) != NULL;
+        bool next = i < table->n_rows && table->rows[i].type != LHI_FIELD_INLINED;
+        known = next || lhi_schema_find_field(table, n->key) != NULL;
         i += next;
     }
     if (known)
         return LH_OK;
     keys[list_keys(table, keys, 0)] = NULL;
-    return lhi_known_keys(r->doc, map, keys, err);
+    return lhi_node_check_keys(r->doc, map, keys, err);
 }
 
 /* --- members ---------------------------------------------------------------
  */
 
-static void store_whole(void *member, uint32_t width, int64_t value)
+static void store_integer(void *member, uint32_t width, int64_t value)
 {
     uint32_t narrow = (uint32_t)value;
     bool flag = value != 0;
@@ -69,30 +69,30 @@ static void store_whole(void *member, uint32_t width, int64_t value)
            width);
 }
 
-static void store_absent(const lhi_field *row, void *member)
+static void store_absent(const lhi_schema_field *row, void *member)
 {
     double real = (double)row->absent;
     switch (row->type) {
-    case LHI_F_REAL:
-    case LHI_F_SECONDS_REAL:
-    case LHI_F_GBPS:
-    case LHI_F_NUMBER:
+    case LHI_FIELD_REAL:
+    case LHI_FIELD_SECONDS_REAL:
+    case LHI_FIELD_GBPS:
+    case LHI_FIELD_NUMBER:
         memcpy(member, &real, sizeof real);
         break;
-    case LHI_F_WHOLE:
-    case LHI_F_BOOL:
-    case LHI_F_NAME:
-    case LHI_F_TIME:
-    case LHI_F_SECONDS:
-    case LHI_F_SPAN:
-        store_whole(member, row->width, row->absent);
+    case LHI_FIELD_INTEGER:
+    case LHI_FIELD_BOOL:
+    case LHI_FIELD_ENUM:
+    case LHI_FIELD_TIME:
+    case LHI_FIELD_SECONDS:
+    case LHI_FIELD_SHORT_TIME:
+        store_integer(member, row->width, row->absent);
         break;
     default:
         break; /* zeroed, or as set by `start` */
     }
 }
 
-static lh_status read_text(const lhi_reading *r, const lhi_field *row,
+static lh_status read_text(const lhi_read_context *r, const lhi_schema_field *row,
                            const lhi_node *node, void *member, lh_error *err)
 {
     const char *text = node->text;
@@ -100,7 +100,7 @@ static lh_status read_text(const lhi_reading *r, const lhi_field *row,
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must be a text in quotes");
     if (row->least > 0)
-        LHI_TRY(lhi_get_string(r->doc, node, &text, err));
+        LHI_TRY(lhi_node_get_string(r->doc, node, &text, err));
     if (node->kind != LHI_SCALAR)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a text");
     if (!(text = lhi_arena_strdup(r->mem, text)))
@@ -109,68 +109,68 @@ static lh_status read_text(const lhi_reading *r, const lhi_field *row,
     return LH_OK;
 }
 
-static lh_status read_word(const lhi_reading *r, const lhi_field *row,
+static lh_status read_text_form(const lhi_read_context *r, const lhi_schema_field *row,
                            const lhi_node *node, void *member, lh_error *err)
 {
     if (node->kind != LHI_SCALAR || !row->parse(node->text, member))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be %s",
-                            row->form);
+                            row->description);
     return LH_OK;
 }
 
-static lh_status read_whole(const lhi_reading *r, const lhi_field *row,
+static lh_status read_integer(const lhi_read_context *r, const lhi_schema_field *row,
                             const lhi_node *node, void *member, lh_error *err)
 {
     int64_t value;
     bool yes;
     uint32_t name;
     switch (row->type) {
-    case LHI_F_BOOL:
-        LHI_TRY(lhi_get_bool(r->doc, node, &yes, err));
+    case LHI_FIELD_BOOL:
+        LHI_TRY(lhi_node_get_bool(r->doc, node, &yes, err));
         value = yes;
         break;
-    case LHI_F_NAME:
-        LHI_TRY(lhi_get_choice(r->doc, node, row->names, &name, err));
+    case LHI_FIELD_ENUM:
+        LHI_TRY(lhi_node_get_choice(r->doc, node, row->names, &name, err));
         value = row->least + name;
         break;
-    case LHI_F_TIME:
-        LHI_TRY(lhi_get_time(r->doc, node, r->unit_ns ? r->unit_ns : 1, &value,
+    case LHI_FIELD_TIME:
+        LHI_TRY(lhi_node_get_time(r->doc, node, r->unit_ns ? r->unit_ns : 1, &value,
                              err));
         break;
-    case LHI_F_SPAN:
-        LHI_TRY(lhi_get_short_time(r->doc, node,
+    case LHI_FIELD_SHORT_TIME:
+        LHI_TRY(lhi_node_get_short_time(r->doc, node,
                                    row->scale > 0 ? (int64_t)row->scale : 1,
                                    &value, err));
         break;
     default:
-        LHI_TRY(lhi_get_int(r->doc, node, row->least,
-                            row->most_here ? row->most_here(r) : row->most,
+        LHI_TRY(lhi_node_get_int(r->doc, node, row->least,
+                            row->find_most ? row->find_most(r) : row->most,
                             &value, err));
     }
-    store_whole(member, row->width, value);
+    store_integer(member, row->width, value);
     return LH_OK;
 }
 
-static lh_status read_real(const lhi_reading *r, const lhi_field *row,
+static lh_status read_real(const lhi_read_context *r, const lhi_schema_field *row,
                            const lhi_node *node, void *member, lh_error *err)
 {
     double value;
-    LHI_TRY(lhi_get_number(r->doc, node, row->low, row->high, &value, err));
-    if (row->type == LHI_F_SECONDS) {
-        store_whole(member, row->width, llround(value * 1e9));
+    LHI_TRY(lhi_node_get_number(r->doc, node, row->low, row->high, &value, err));
+    if (row->type == LHI_FIELD_SECONDS) {
+        store_integer(member, row->width, llround(value * 1e9));
         return LH_OK;
     }
-    if (row->type == LHI_F_SECONDS_REAL)
+    if (row->type == LHI_FIELD_SECONDS_REAL)
         value = round(value * 1e9);
-    if (row->type == LHI_F_GBPS)
+    if (row->type == LHI_FIELD_GBPS)
         value *= 1e9 / 8;
-    if (row->type == LHI_F_NUMBER)
+    if (row->type == LHI_FIELD_NUMBER)
         value = lhi_round15(value) * (row->scale > 0 ? row->scale : 1);
     memcpy(member, &value, sizeof value);
     return LH_OK;
 }
 
-static lh_status read_struct_at(const lhi_reading *r, const lhi_field *row,
+static lh_status read_struct_at(const lhi_read_context *r, const lhi_schema_field *row,
                                 const lhi_node *node, void *member,
                                 lh_error *err)
 {
@@ -178,51 +178,51 @@ static lh_status read_struct_at(const lhi_reading *r, const lhi_field *row,
     if (!it)
         return lhi_fail_nomem(err);
     assert(row->width == row->table->size);
-    LHI_TRY(lhi_fields_read(r, node, row->table, it, err));
+    LHI_TRY(lhi_schema_read(r, node, row->table, it, err));
     memcpy(member, &it, sizeof it);
     return LH_OK;
 }
 
-static lh_status read_list(const lhi_reading *r, const lhi_field *row,
+static lh_status read_list(const lhi_read_context *r, const lhi_schema_field *row,
                            const lhi_node *node, char *owner, lh_error *err)
 {
     const void *items;
     uint32_t n;
-    LHI_TRY(lhi_list_read(r, node, row, &items, &n, err));
+    LHI_TRY(lhi_schema_read_list(r, node, row, &items, &n, err));
     memcpy(owner + row->offset, &items, sizeof items);
     memcpy(owner + row->count, &n, sizeof n);
     return LH_OK;
 }
 
-static lh_status read_value(const lhi_reading *r, const lhi_field *row,
+static lh_status read_value(const lhi_read_context *r, const lhi_schema_field *row,
                             const lhi_node *node, char *owner, lh_error *err)
 {
     void *member = owner + row->offset;
     switch (row->type) {
-    case LHI_F_WHOLE:
-    case LHI_F_BOOL:
-    case LHI_F_NAME:
-    case LHI_F_TIME:
-    case LHI_F_SPAN:
-        return read_whole(r, row, node, member, err);
-    case LHI_F_REAL:
-    case LHI_F_SECONDS:
-    case LHI_F_SECONDS_REAL:
-    case LHI_F_GBPS:
-    case LHI_F_NUMBER:
+    case LHI_FIELD_INTEGER:
+    case LHI_FIELD_BOOL:
+    case LHI_FIELD_ENUM:
+    case LHI_FIELD_TIME:
+    case LHI_FIELD_SHORT_TIME:
+        return read_integer(r, row, node, member, err);
+    case LHI_FIELD_REAL:
+    case LHI_FIELD_SECONDS:
+    case LHI_FIELD_SECONDS_REAL:
+    case LHI_FIELD_GBPS:
+    case LHI_FIELD_NUMBER:
         return read_real(r, row, node, member, err);
-    case LHI_F_TEXT:
+    case LHI_FIELD_STRING:
         return read_text(r, row, node, member, err);
-    case LHI_F_WORD:
-        return read_word(r, row, node, member, err);
-    case LHI_F_STRUCT:
+    case LHI_FIELD_TEXT_FORM:
+        return read_text_form(r, row, node, member, err);
+    case LHI_FIELD_STRUCT:
         assert(row->width == row->table->size);
-        return lhi_fields_read(r, node, row->table, member, err);
-    case LHI_F_STRUCT_AT:
+        return lhi_schema_read(r, node, row->table, member, err);
+    case LHI_FIELD_STRUCT_POINTER:
         return read_struct_at(r, row, node, member, err);
-    case LHI_F_LIST:
+    case LHI_FIELD_LIST:
         return read_list(r, row, node, owner, err);
-    case LHI_F_OWN:
+    case LHI_FIELD_CUSTOM:
         return row->read ? row->read(r, node, owner, err) : LH_OK;
     default: /* checked once everything is read */
         return LH_OK;
@@ -232,35 +232,35 @@ static lh_status read_value(const lhi_reading *r, const lhi_field *row,
 /* --- lists and maps --------------------------------------------------------
  */
 
-static lh_status check_length(const lhi_reading *r, const lhi_field *row,
+static lh_status check_length(const lhi_read_context *r, const lhi_schema_field *row,
                               const lhi_node *list, lh_error *err)
 {
-    LHI_TRY(lhi_want_list(r->doc, list, err));
-    if (list->n_items < row->fewest)
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
+    if (list->n_items < row->min_items)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "has %u entries; at least %u must be there",
-                            list->n_items, row->fewest);
-    if (row->longest && list->n_items > row->longest)
+                            list->n_items, row->min_items);
+    if (row->max_items && list->n_items > row->max_items)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "has %u entries; at most %u are possible",
-                            list->n_items, row->longest);
+                            list->n_items, row->max_items);
     return LH_OK;
 }
 
-lh_status lhi_list_read(const lhi_reading *r, const lhi_node *list,
-                        const lhi_field *row, const void **out, uint32_t *n,
+lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
+                        const lhi_schema_field *row, const void **out, uint32_t *n,
                         lh_error *err)
 {
-    lhi_field item = *row;
+    lhi_schema_field item = *row;
     LHI_TRY(check_length(r, row, list, err));
     char *items = lhi_arena_alloc(r->mem, list->n_items, row->width);
     if (!items)
         return lhi_fail_nomem(err);
-    item.type = row->table ? LHI_F_STRUCT : row->of;
+    item.type = row->table ? LHI_FIELD_STRUCT : row->item_type;
     item.offset = 0;
     for (const lhi_node *node = list->first; node; node = node->next) {
         char *at = items + (size_t)node->index * row->width;
-        if (row->null_items && lhi_is_null(node))
+        if (row->null_items && lhi_node_is_null(node))
             store_absent(&item, at);
         else
             LHI_TRY(read_value(r, &item, node, at, err));
@@ -270,32 +270,32 @@ lh_status lhi_list_read(const lhi_reading *r, const lhi_node *list,
     return LH_OK;
 }
 
-static lh_status read_row(const lhi_reading *r, const lhi_node *map,
-                          const lhi_field *row, char *owner, lh_error *err)
+static lh_status read_row(const lhi_read_context *r, const lhi_node *map,
+                          const lhi_schema_field *row, char *owner, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, row->key);
-    bool needed = row->when == LHI_NEEDED || row->when == LHI_OR_NULL;
-    if (!node && needed && row->type != LHI_F_ALSO)
-        LHI_TRY(lhi_need(r->doc, map, row->key, &node, err));
-    if (node && !(row->when == LHI_OR_NULL && lhi_is_null(node)))
+    const lhi_node *node = lhi_node_find(map, row->key);
+    bool needed = row->when == LHI_REQUIRED || row->when == LHI_NULLABLE;
+    if (!node && needed && row->type != LHI_FIELD_DERIVED)
+        LHI_TRY(lhi_node_require(r->doc, map, row->key, &node, err));
+    if (node && !(row->when == LHI_NULLABLE && lhi_node_is_null(node)))
         return read_value(r, row, node, owner, err);
-    assert(!row->same || row->width == row->gate_width);
-    if (row->same)
-        memcpy(owner + row->offset, owner + row->gate, row->width);
-    else if (row->when != LHI_KEPT && !row->gate_width)
+    assert(!row->omit_if_same || row->width == row->other_width);
+    if (row->omit_if_same)
+        memcpy(owner + row->offset, owner + row->other_offset, row->width);
+    else if (row->when != LHI_DEFAULTED && !row->other_width)
         store_absent(row, owner + row->offset);
     return LH_OK;
 }
 
-static lh_status read_rows(const lhi_reading *r, const lhi_node *map,
-                           const lhi_table *table, char *owner, lh_error *err)
+static lh_status read_rows(const lhi_read_context *r, const lhi_node *map,
+                           const lhi_schema *table, char *owner, lh_error *err)
 {
     if (table->start)
         table->start(r, owner);
     for (uint32_t i = 0; i < table->n_rows; i++) {
-        const lhi_field *row = &table->rows[i];
+        const lhi_schema_field *row = &table->rows[i];
         assert(row->owner == table->size);
-        if (row->type == LHI_F_SPREAD)
+        if (row->type == LHI_FIELD_INLINED)
             LHI_TRY(read_rows(r, map, row->table, owner + row->offset, err));
         else
             LHI_TRY(read_row(r, map, row, owner, err));
@@ -303,9 +303,9 @@ static lh_status read_rows(const lhi_reading *r, const lhi_node *map,
     return table->check ? table->check(r, map, owner, err) : LH_OK;
 }
 
-lh_status lhi_fields_read(const lhi_reading *r, const lhi_node *map,
-                          const lhi_table *table, void *out, lh_error *err)
+lh_status lhi_schema_read(const lhi_read_context *r, const lhi_node *map,
+                          const lhi_schema *table, void *out, lh_error *err)
 {
-    LHI_TRY(refuse_unknown(r, map, table, err));
+    LHI_TRY(reject_unknown_keys(r, map, table, err));
     return read_rows(r, map, table, out, err);
 }

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t load_whole(const void *member, uint32_t width)
+static int64_t load_integer(const void *member, uint32_t width)
 {
     int64_t value = 0;
     uint32_t narrow = 0;
@@ -39,109 +39,109 @@ static const void *load_pointer(const void *member)
     return value;
 }
 
-static bool is_absent(const lhi_field *row, const char *owner)
+static bool is_absent(const lhi_schema_field *row, const char *owner)
 {
     const char *member = owner + row->offset, *text;
-    if (row->when == LHI_NEEDED || row->when == LHI_KEPT)
+    if (row->when == LHI_REQUIRED || row->when == LHI_DEFAULTED)
         return false;
-    if (row->same)
-        return memcmp(member, owner + row->gate, row->width) == 0;
-    if (row->gate_width)
-        return load_whole(owner + row->gate, row->gate_width) == row->absent;
+    if (row->omit_if_same)
+        return memcmp(member, owner + row->other_offset, row->width) == 0;
+    if (row->other_width)
+        return load_integer(owner + row->other_offset, row->other_width) == row->absent;
     switch (row->type) {
-    case LHI_F_WHOLE:
-    case LHI_F_BOOL:
-    case LHI_F_NAME:
-    case LHI_F_TIME:
-    case LHI_F_SPAN:
-        return load_whole(member, row->width) == row->absent;
-    case LHI_F_SECONDS:
-        return load_whole(member, row->width) <= row->absent;
-    case LHI_F_REAL:
-    case LHI_F_SECONDS_REAL:
-    case LHI_F_GBPS:
-    case LHI_F_NUMBER:
+    case LHI_FIELD_INTEGER:
+    case LHI_FIELD_BOOL:
+    case LHI_FIELD_ENUM:
+    case LHI_FIELD_TIME:
+    case LHI_FIELD_SHORT_TIME:
+        return load_integer(member, row->width) == row->absent;
+    case LHI_FIELD_SECONDS:
+        return load_integer(member, row->width) <= row->absent;
+    case LHI_FIELD_REAL:
+    case LHI_FIELD_SECONDS_REAL:
+    case LHI_FIELD_GBPS:
+    case LHI_FIELD_NUMBER:
         return load_real(member) <= (double)row->absent;
-    case LHI_F_TEXT:
+    case LHI_FIELD_STRING:
         text = load_pointer(member);
         return !text || !text[0];
-    case LHI_F_STRUCT_AT:
+    case LHI_FIELD_STRUCT_POINTER:
         return !load_pointer(member);
-    case LHI_F_LIST:
-        return load_whole(owner + row->count, sizeof(uint32_t)) == 0;
+    case LHI_FIELD_LIST:
+        return load_integer(owner + row->count, sizeof(uint32_t)) == 0;
     default:
         return false;
     }
 }
 
-static const char *name_of(const lhi_field *row, const char *member)
+static const char *find_enum_name(const lhi_schema_field *row, const char *member)
 {
-    int64_t nth = load_whole(member, row->width) - row->least;
+    int64_t nth = load_integer(member, row->width) - row->least;
     for (int64_t i = 0; nth >= 0 && row->names[i]; i++)
         if (i == nth)
             return row->names[i];
     return "unknown";
 }
 
-static json_t *scaled(const lhi_field *row, double value)
+static json_t *scaled_to_json(const lhi_schema_field *row, double value)
 {
     double scale = row->scale > 0 ? row->scale : 1;
     return lhi_json_number(lhi_round15(value / scale));
 }
 
-static json_t *value_to_json(const lhi_field *row, const char *owner,
+static json_t *value_to_json(const lhi_schema_field *row, const char *owner,
                              const void *context)
 {
     const char *member = owner + row->offset;
-    char word[LHI_WORD_SIZE];
+    char word[LHI_TEXT_FORM_SIZE];
     switch (row->type) {
-    case LHI_F_WHOLE:
-    case LHI_F_TIME:
-        return json_integer(load_whole(member, row->width));
-    case LHI_F_REAL:
+    case LHI_FIELD_INTEGER:
+    case LHI_FIELD_TIME:
+        return json_integer(load_integer(member, row->width));
+    case LHI_FIELD_REAL:
         return json_real(load_real(member));
-    case LHI_F_BOOL:
-        return json_boolean(load_whole(member, row->width));
-    case LHI_F_TEXT:
+    case LHI_FIELD_BOOL:
+        return json_boolean(load_integer(member, row->width));
+    case LHI_FIELD_STRING:
         return json_string(load_pointer(member));
-    case LHI_F_NAME:
-        return json_string(name_of(row, member));
-    case LHI_F_WORD:
+    case LHI_FIELD_ENUM:
+        return json_string(find_enum_name(row, member));
+    case LHI_FIELD_TEXT_FORM:
         return json_string(row->print(member, word));
-    case LHI_F_SECONDS:
-        return json_real((double)load_whole(member, row->width) / 1e9);
-    case LHI_F_SECONDS_REAL:
+    case LHI_FIELD_SECONDS:
+        return json_real((double)load_integer(member, row->width) / 1e9);
+    case LHI_FIELD_SECONDS_REAL:
         return json_real(round(load_real(member)) / 1e9);
-    case LHI_F_GBPS:
+    case LHI_FIELD_GBPS:
         return json_real(load_real(member) * 8 / 1e9);
-    case LHI_F_NUMBER:
-        return scaled(row, load_real(member));
-    case LHI_F_SPAN:
-        return scaled(row, (double)load_whole(member, row->width));
-    case LHI_F_STRUCT:
-        return lhi_fields_write(row->table, member, context);
-    case LHI_F_STRUCT_AT:
-        return lhi_fields_write(row->table, load_pointer(member), context);
-    case LHI_F_LIST:
-        return lhi_list_write(
+    case LHI_FIELD_NUMBER:
+        return scaled_to_json(row, load_real(member));
+    case LHI_FIELD_SHORT_TIME:
+        return scaled_to_json(row, (double)load_integer(member, row->width));
+    case LHI_FIELD_STRUCT:
+        return lhi_schema_write(row->table, member, context);
+    case LHI_FIELD_STRUCT_POINTER:
+        return lhi_schema_write(row->table, load_pointer(member), context);
+    case LHI_FIELD_LIST:
+        return lhi_schema_write_list(
             row, load_pointer(member),
-            (uint32_t)load_whole(owner + row->count, sizeof(uint32_t)),
+            (uint32_t)load_integer(owner + row->count, sizeof(uint32_t)),
             context);
     default:
         return row->write  ? row->write(owner, context)
-               : row->form ? json_string(row->form)
+               : row->description ? json_string(row->description)
                            : json_null();
     }
 }
 
-json_t *lhi_list_write(const lhi_field *row, const void *items, uint32_t n,
+json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items, uint32_t n,
                        const void *context)
 {
-    lhi_field item = *row;
+    lhi_schema_field item = *row;
     json_t *list = json_array();
-    item.type = row->table ? LHI_F_STRUCT : row->of;
-    item.when = row->null_items ? LHI_OR_NULL : LHI_NEEDED;
-    item.offset = item.gate_width = 0;
+    item.type = row->table ? LHI_FIELD_STRUCT : row->item_type;
+    item.when = row->null_items ? LHI_NULLABLE : LHI_REQUIRED;
+    item.offset = item.other_width = 0;
     for (uint32_t i = 0; list && i < n; i++) {
         const char *at = (const char *)items + (size_t)i * row->width;
         json_t *value = is_absent(&item, at)
@@ -156,21 +156,21 @@ json_t *lhi_list_write(const lhi_field *row, const void *items, uint32_t n,
 }
 
 /* jansson's setters fail on a NULL value. */
-static bool add_rows(json_t *map, const lhi_table *table, const char *owner,
+static bool add_rows(json_t *map, const lhi_schema *table, const char *owner,
                      const void *context)
 {
     bool ok = true;
     for (uint32_t i = 0; ok && i < table->n_rows; i++) {
-        const lhi_field *row = &table->rows[i];
+        const lhi_schema_field *row = &table->rows[i];
         assert(row->owner == table->size);
-        if (row->type == LHI_F_SPREAD) {
+        if (row->type == LHI_FIELD_INLINED) {
             ok = add_rows(map, row->table, owner + row->offset, context);
             continue;
         }
         json_t *value = is_absent(row, owner)
                             ? json_null()
                             : value_to_json(row, owner, context);
-        if (row->when == LHI_LEFT_OUT && json_is_null(value))
+        if (row->when == LHI_OPTIONAL && json_is_null(value))
             json_decref(value);
         else
             ok = json_object_set_new(map, row->key, value) == 0;
@@ -178,7 +178,7 @@ static bool add_rows(json_t *map, const lhi_table *table, const char *owner,
     return ok;
 }
 
-json_t *lhi_fields_write(const lhi_table *table, const void *it,
+json_t *lhi_schema_write(const lhi_schema *table, const void *it,
                          const void *context)
 {
     json_t *map = json_object();
@@ -189,7 +189,7 @@ json_t *lhi_fields_write(const lhi_table *table, const void *it,
 }
 
 /* Appends an integer; printf() would dominate the time for a long text. */
-static void add_whole(lhi_text *text, int64_t value)
+static void add_integer(lhi_text *text, int64_t value)
 {
     char digits[24], *at = digits + sizeof digits;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
@@ -209,12 +209,12 @@ static void add_quoted(lhi_text *text, const char *word)
     lhi_text_add(text, "\"", 1);
 }
 
-void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
+void lhi_schema_add_text(lhi_text *text, const lhi_schema *table, const void *it)
 {
     const char *owner = it, *sep = "\"";
-    char word[LHI_WORD_SIZE];
+    char word[LHI_TEXT_FORM_SIZE];
     for (uint32_t i = 0; i < table->n_rows; i++) {
-        const lhi_field *row = &table->rows[i];
+        const lhi_schema_field *row = &table->rows[i];
         const char *member = owner + row->offset;
         assert(row->owner == table->size);
         if (is_absent(row, owner))
@@ -224,15 +224,15 @@ void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
         lhi_text_add(text, "\":", 2);
         sep = ",\"";
         switch (row->type) {
-        case LHI_F_WHOLE:
-        case LHI_F_TIME:
-            add_whole(text, load_whole(member, row->width));
+        case LHI_FIELD_INTEGER:
+        case LHI_FIELD_TIME:
+            add_integer(text, load_integer(member, row->width));
             break;
-        case LHI_F_NAME:
-            add_quoted(text, name_of(row, member));
+        case LHI_FIELD_ENUM:
+            add_quoted(text, find_enum_name(row, member));
             break;
         default:
-            assert(row->type == LHI_F_WORD);
+            assert(row->type == LHI_FIELD_TEXT_FORM);
             add_quoted(text, row->print(member, word));
         }
     }
@@ -240,16 +240,16 @@ void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
 
 static int add_to_text(const char *bytes, size_t len, void *text)
 {
-    lhi_text_add_json(text, bytes, len);
+    lhi_text_add_escaped_json(text, bytes, len);
     return ((lhi_text *)text)->failed ? -1 : 0;
 }
 
-lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err)
+lh_status lhi_json_format(json_t *json, char **text, size_t *len, lh_error *err)
 {
-    return lhi_json_print(json, 1, text, len, err);
+    return lhi_json_format_indented(json, 1, text, len, err);
 }
 
-lh_status lhi_json_print(json_t *json, uint32_t indent, char **text,
+lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
                          size_t *len, lh_error *err)
 {
     lhi_text out = {0};
@@ -263,16 +263,16 @@ lh_status lhi_json_print(json_t *json, uint32_t indent, char **text,
     return lhi_text_take(&out, text, len, err);
 }
 
-void lhi_fields_walk(const lhi_table *table,
-                     void (*visit)(const lhi_table *table, const lhi_field *row,
+void lhi_schema_walk(const lhi_schema *table,
+                     void (*visit)(const lhi_schema *table, const lhi_schema_field *row,
                                    void *context),
                      void *context)
 {
     for (uint32_t i = 0; i < table->n_rows; i++) {
-        const lhi_field *row = &table->rows[i];
-        if (row->type != LHI_F_SPREAD)
+        const lhi_schema_field *row = &table->rows[i];
+        if (row->type != LHI_FIELD_INLINED)
             visit(table, row, context);
         if (row->table)
-            lhi_fields_walk(row->table, visit, context);
+            lhi_schema_walk(row->table, visit, context);
     }
 }

@@ -14,25 +14,25 @@ enum {
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len)
 {
     m->mem = mem;
-    m->most_bytes = 7 * len + ((size_t)8 << 20);
+    m->max_bytes = 7 * len + ((size_t)8 << 20);
 }
 
-static void *take_bytes(lhi_node_memory *m, size_t n, size_t size)
+static void *alloc_within_limit(lhi_node_memory *m, size_t n, size_t size)
 {
     size_t used = lhi_arena_used(m->mem);
-    m->is_full = used > m->most_bytes || n * size > m->most_bytes - used;
+    m->is_full = used > m->max_bytes || n * size > m->max_bytes - used;
     return m->is_full ? NULL : lhi_arena_alloc(m->mem, n, size);
 }
 
-void *lhi_node_bytes(lhi_node_memory *m, size_t size)
+void *lhi_node_alloc_bytes(lhi_node_memory *m, size_t size)
 {
-    return take_bytes(m, 1, size);
+    return alloc_within_limit(m, 1, size);
 }
 
 lhi_node *lhi_node_new(lhi_node_memory *m)
 {
     if (m->n_nodes == 0) {
-        lhi_node *row = take_bytes(m, NODES_AT_ONCE, sizeof *row);
+        lhi_node *row = alloc_within_limit(m, NODES_AT_ONCE, sizeof *row);
         if (!row)
             return NULL;
         m->nodes = row;
@@ -42,12 +42,12 @@ lhi_node *lhi_node_new(lhi_node_memory *m)
     return m->nodes++;
 }
 
-static char *new_text(lhi_node_memory *m, size_t bytes)
+static char *alloc_text(lhi_node_memory *m, size_t bytes)
 {
     if (bytes > TEXTS_AT_ONCE / 8)
-        return take_bytes(m, bytes, 1);
+        return alloc_within_limit(m, bytes, 1);
     if (bytes > m->n_texts) {
-        char *row = take_bytes(m, TEXTS_AT_ONCE, 1);
+        char *row = alloc_within_limit(m, TEXTS_AT_ONCE, 1);
         if (!row)
             return NULL;
         m->texts = row;
@@ -67,14 +67,14 @@ static uint32_t hash(const char *text, size_t len)
     return (h ^ h >> 16) % LHI_KNOWN_TEXTS;
 }
 
-const char *lhi_node_text(lhi_node_memory *m, const char *text, size_t len)
+const char *lhi_node_copy_text(lhi_node_memory *m, const char *text, size_t len)
 {
     bool is_short = len < SHORT_TEXT;
     uint32_t at = is_short ? hash(text, len) : 0;
     const char *known = is_short ? m->known[at] : NULL;
     if (known && strncmp(known, text, len) == 0 && known[len] == '\0')
         return known;
-    char *copy = new_text(m, len + 1);
+    char *copy = alloc_text(m, len + 1);
     if (!copy)
         return NULL;
     memcpy(copy, text, len);

@@ -11,7 +11,7 @@ enum { LHI_KNOWN_TEXTS = 512 };
 /* Unused memory, the limit, and the table of known texts. */
 typedef struct lhi_node_memory {
     lhi_arena *mem;
-    size_t most_bytes; /* limit for the arena */
+    size_t max_bytes; /* limit for the arena */
     bool is_full;      /* the last request exceeded the limit */
     lhi_node *nodes;   /* n_nodes unused nodes */
     uint32_t n_nodes;
@@ -27,8 +27,8 @@ void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len);
 lhi_node *lhi_node_new(lhi_node_memory *m);
 /* Allocates zeroed memory for a struct that begins with a node; NULL as above.
  */
-void *lhi_node_bytes(lhi_node_memory *m, size_t size);
+void *lhi_node_alloc_bytes(lhi_node_memory *m, size_t size);
 /* Copies a text; equal short texts share a copy. NULL as above. */
-const char *lhi_node_text(lhi_node_memory *m, const char *text, size_t len);
+const char *lhi_node_copy_text(lhi_node_memory *m, const char *text, size_t len);
 
 #endif

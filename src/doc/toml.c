@@ -10,11 +10,11 @@
 
 /* How a table or an array was created. */
 typedef enum origin {
-    PASSED, /* implicitly by a header: [it.other] */
+    IMPLICIT, /* implicitly by a header: [it.other] */
     HEADER, /* by its own header: [it], or an element of [[it]] */
     DOTTED, /* by a dotted key: it.other = 1 */
-    WHOLE,  /* as a value: {...} or [...]; closed to additions */
-    TABLES, /* [[it]] */
+    VALUE,  /* as a value: {...} or [...]; closed to additions */
+    TABLE_ARRAY, /* [[it]] */
 } origin;
 
 /* A map or list that may still grow. */
@@ -33,7 +33,7 @@ static container *container_of(const lhi_node *node)
     return (container *)(void *)(uintptr_t)node;
 }
 
-static void hang(container *in, lhi_node *node)
+static void append_node(container *in, lhi_node *node)
 {
     node->parent = &in->node;
     node->index = in->node.n_items++;
@@ -44,7 +44,7 @@ static void hang(container *in, lhi_node *node)
     in->last = node;
 }
 
-static lh_status check_room(const lhi_toml *t, const container *in,
+static lh_status check_size(const lhi_toml *t, const container *in,
                             lh_error *err)
 {
     return in->node.kind == LHI_MAP && in->node.n_items == LHI_DOC_MAX_KEYS
@@ -57,15 +57,15 @@ static lh_status add_container(lhi_toml *t, container *in, lhi_node_kind kind,
                                origin how, const char *key, container **out,
                                lh_error *err)
 {
-    LHI_TRY(check_room(t, in, err));
-    container *c = lhi_node_bytes(&t->memory, sizeof *c);
+    LHI_TRY(check_size(t, in, err));
+    container *c = lhi_node_alloc_bytes(&t->memory, sizeof *c);
     if (!c)
         return lhi_toml_fail_memory(t, err);
     *c = (container){.how = how};
     c->node.kind = (uint8_t)kind;
     c->node.key = key;
     c->node.line = t->line;
-    hang(in, &c->node);
+    append_node(in, &c->node);
     *out = c;
     return LH_OK;
 }
@@ -74,7 +74,7 @@ static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
                             const char *text, bool quoted, uint32_t line,
                             lh_error *err)
 {
-    LHI_TRY(check_room(t, in, err));
+    LHI_TRY(check_size(t, in, err));
     lhi_node *node = lhi_node_new(&t->memory);
     if (!node)
         return lhi_toml_fail_memory(t, err);
@@ -83,7 +83,7 @@ static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
     node->text = text;
     node->quoted = quoted;
     node->line = line;
-    hang(in, node);
+    append_node(in, node);
     return LH_OK;
 }
 
@@ -103,7 +103,7 @@ static bool skip_word(lhi_toml *t, const char *word)
     return is;
 }
 
-static void skip_remark(lhi_toml *t)
+static void skip_comment(lhi_toml *t)
 {
     if (t->at == t->end || *t->at != '#')
         return;
@@ -123,14 +123,14 @@ static void skip_blank(lhi_toml *t)
 {
     do {
         skip_spaces(t);
-        skip_remark(t);
+        skip_comment(t);
     } while (skip_end_of_line(t));
 }
 
-static lh_status want_end_of_line(lhi_toml *t, lh_error *err)
+static lh_status require_end_of_line(lhi_toml *t, lh_error *err)
 {
     skip_spaces(t);
-    skip_remark(t);
+    skip_comment(t);
     if (t->at < t->end && !skip_end_of_line(t))
         return lhi_toml_fail(t, err,
                              "'%.*s': more than one thing on a line; end the "
@@ -158,7 +158,7 @@ static bool is_bare(char c)
 static lh_status read_key(lhi_toml *t, const char **out, lh_error *err)
 {
     if (t->at < t->end && (*t->at == '"' || *t->at == '\''))
-        return lhi_toml_string(t, false, out, err);
+        return lhi_toml_read_string(t, false, out, err);
     const char *first = t->at;
     while (t->at < t->end && is_bare(*t->at))
         t->at++;
@@ -166,7 +166,7 @@ static lh_status read_key(lhi_toml *t, const char **out, lh_error *err)
         return lhi_toml_fail(t, err,
                              "a key is missing: letters, digits, _ and -, or "
                              "anything in quotes");
-    *out = lhi_node_text(&t->memory, first, (size_t)(t->at - first));
+    *out = lhi_node_copy_text(&t->memory, first, (size_t)(t->at - first));
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }
 
@@ -185,11 +185,11 @@ static lh_status read_path(lhi_toml *t, path *p, lh_error *err)
 }
 
 /* Reports a key that exists already. */
-static lh_status fail_twice(const lhi_toml *t, const lhi_node *there,
+static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
                             lh_error *err)
 {
     char shown[64];
-    lhi_doc_show(there->key, shown, sizeof shown);
+    lhi_doc_sanitise_text(there->key, shown, sizeof shown);
     return lhi_toml_fail(
         t, err, "'%s' is there already, since line %" PRIu32 "; keep one",
         shown, there->line);
@@ -205,22 +205,22 @@ static uint32_t depth_of(const container *c)
 
 /* Descends into the table `key` of `in` while processing a header or dotted
  * key. Creates it if necessary and records `how` it was created. */
-static lh_status go_through(lhi_toml *t, container **in, const char *key,
+static lh_status descend(lhi_toml *t, container **in, const char *key,
                             origin how, lh_error *err)
 {
-    const lhi_node *there = lhi_find(&(*in)->node, key);
+    const lhi_node *there = lhi_node_find(&(*in)->node, key);
     if (!there) {
         if (depth_of(*in) >= LHI_DOC_MAX_DEPTH)
             return lhi_toml_fail(t, err, "nested too deeply");
         return add_container(t, *in, LHI_MAP, how, key, in, err);
     }
     if (there->kind == LHI_SCALAR)
-        return fail_twice(t, there, err);
+        return fail_duplicate(t, there, err);
     container *c = container_of(there);
-    if (c->how == WHOLE ||
-        (how == DOTTED && c->how != PASSED && c->how != DOTTED))
-        return fail_twice(t, there, err);
-    if (c->how == TABLES)
+    if (c->how == VALUE ||
+        (how == DOTTED && c->how != IMPLICIT && c->how != DOTTED))
+        return fail_duplicate(t, there, err);
+    if (c->how == TABLE_ARRAY)
         c = container_of(&c->last[0]);
     else if (how == DOTTED)
         c->how = DOTTED;
@@ -284,21 +284,21 @@ static lh_status read_value(lhi_toml *t, container *in, const char *key,
     const uint32_t line = t->line;
     const char *text;
     if (lhi_toml_is_next(t, "\"") || lhi_toml_is_next(t, "'")) {
-        LHI_TRY(lhi_toml_string(t, true, &text, err));
+        LHI_TRY(lhi_toml_read_string(t, true, &text, err));
         return add_scalar(t, in, key, text, true, line, err);
     }
     const bool list = lhi_toml_is_next(t, "[");
     if (!list && !lhi_toml_is_next(t, "{")) {
-        LHI_TRY(lhi_toml_word(t, &text, err));
+        LHI_TRY(lhi_toml_read_scalar(t, &text, err));
         return add_scalar(t, in, key, text, false, line, err);
     }
     container *c;
     if (depth_of(in) >= LHI_DOC_MAX_DEPTH)
         return lhi_toml_fail(t, err, "nested too deeply");
     LHI_TRY(
-        add_container(t, in, list ? LHI_LIST : LHI_MAP, PASSED, key, &c, err));
+        add_container(t, in, list ? LHI_LIST : LHI_MAP, IMPLICIT, key, &c, err));
     LHI_TRY(list ? read_array(t, c, err) : read_inline(t, c, err));
-    c->how = WHOLE;
+    c->how = VALUE;
     return LH_OK;
 }
 
@@ -308,10 +308,10 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
     path p;
     LHI_TRY(read_path(t, &p, err));
     for (uint32_t i = 0; i + 1 < p.n; i++)
-        LHI_TRY(go_through(t, &in, p.keys[i], DOTTED, err));
-    const lhi_node *there = lhi_find(&in->node, p.keys[p.n - 1]);
+        LHI_TRY(descend(t, &in, p.keys[i], DOTTED, err));
+    const lhi_node *there = lhi_node_find(&in->node, p.keys[p.n - 1]);
     if (there)
-        return fail_twice(t, there, err);
+        return fail_duplicate(t, there, err);
     if (!skip_word(t, "="))
         return lhi_toml_fail(t, err, "a = is missing behind a key");
     skip_spaces(t);
@@ -325,11 +325,11 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
 static lh_status open_table(lhi_toml *t, container *in, const char *key,
                             container **out, lh_error *err)
 {
-    const lhi_node *there = lhi_find(&in->node, key);
+    const lhi_node *there = lhi_node_find(&in->node, key);
     if (!there)
         return add_container(t, in, LHI_MAP, HEADER, key, out, err);
-    if (there->kind != LHI_MAP || container_of(there)->how != PASSED)
-        return fail_twice(t, there, err);
+    if (there->kind != LHI_MAP || container_of(there)->how != IMPLICIT)
+        return fail_duplicate(t, there, err);
     *out = container_of(there);
     (*out)->how = HEADER;
     (*out)->node.line = t->line;
@@ -340,12 +340,12 @@ static lh_status open_table(lhi_toml *t, container *in, const char *key,
 static lh_status add_table(lhi_toml *t, container *in, const char *key,
                            container **out, lh_error *err)
 {
-    const lhi_node *there = lhi_find(&in->node, key);
+    const lhi_node *there = lhi_node_find(&in->node, key);
     container *list;
     if (!there)
-        LHI_TRY(add_container(t, in, LHI_LIST, TABLES, key, &list, err));
-    else if (there->kind != LHI_LIST || container_of(there)->how != TABLES)
-        return fail_twice(t, there, err);
+        LHI_TRY(add_container(t, in, LHI_LIST, TABLE_ARRAY, key, &list, err));
+    else if (there->kind != LHI_LIST || container_of(there)->how != TABLE_ARRAY)
+        return fail_duplicate(t, there, err);
     else
         list = container_of(there);
     return add_container(t, list, LHI_MAP, HEADER, NULL, out, err);
@@ -363,7 +363,7 @@ static lh_status read_header(lhi_toml *t, container *root, container **out,
         return lhi_toml_fail(t, err, "a %s is missing behind a table's name",
                              tables ? "]]" : "]");
     for (uint32_t i = 0; i + 1 < p.n; i++)
-        LHI_TRY(go_through(t, &in, p.keys[i], PASSED, err));
+        LHI_TRY(descend(t, &in, p.keys[i], IMPLICIT, err));
     if (depth_of(in) + tables >= LHI_DOC_MAX_DEPTH)
         return lhi_toml_fail(t, err, "nested too deeply");
     const char *key = p.keys[p.n - 1];
@@ -396,8 +396,8 @@ static lh_status check_characters(lhi_toml *t, lh_error *err)
 
 static lh_status read_all(lhi_toml *t, lh_error *err)
 {
-    container *root = lhi_node_bytes(&t->memory, sizeof *root), *in = root;
-    t->scratch = lhi_node_bytes(&t->memory, (size_t)(t->end - t->at) + 1);
+    container *root = lhi_node_alloc_bytes(&t->memory, sizeof *root), *in = root;
+    t->scratch = lhi_node_alloc_bytes(&t->memory, (size_t)(t->end - t->at) + 1);
     if (!root || !t->scratch)
         return lhi_toml_fail_memory(t, err);
     *root = (container){.how = HEADER};
@@ -410,13 +410,13 @@ static lh_status read_all(lhi_toml *t, lh_error *err)
             LHI_TRY(read_header(t, root, &in, err));
         else
             LHI_TRY(read_pair(t, in, err));
-        LHI_TRY(want_end_of_line(t, err));
+        LHI_TRY(require_end_of_line(t, err));
     }
     return LH_OK;
 }
 
 lh_status lhi_toml_parse(const char *text, size_t len, const char *name,
-                         lhi_input kind, lhi_doc **out, lh_error *err)
+                         lhi_input_kind kind, lhi_doc **out, lh_error *err)
 {
     lhi_toml t = {.at = text, .end = text + len, .line = 1};
     LHI_TRY(lhi_doc_make(len, name, kind, &t.doc, err));

@@ -15,6 +15,6 @@
 /* Parses like lhi_doc_parse(); a text without a key yields an empty map.
  * LH_EINPUT: `err` has the file, the line and the problem. */
 lh_status lhi_toml_parse(const char *text, size_t len, const char *name,
-                         lhi_input kind, lhi_doc **out, lh_error *err);
+                         lhi_input_kind kind, lhi_doc **out, lh_error *err);
 
 #endif

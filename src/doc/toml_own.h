@@ -24,9 +24,9 @@ lh_status lhi_toml_fail_memory(const lhi_toml *t, lh_error *err);
 /* Checks whether `word` comes next in the text. */
 bool lhi_toml_is_next(const lhi_toml *t, const char *word);
 /* Reads a string that begins here; `lines`: multi-line strings are allowed. */
-lh_status lhi_toml_string(lhi_toml *t, bool lines, const char **out,
+lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
                           lh_error *err);
 /* Reads a number or boolean, in the form described in toml.h. */
-lh_status lhi_toml_word(lhi_toml *t, const char **out, lh_error *err);
+lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err);
 
 #endif

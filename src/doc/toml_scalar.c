@@ -18,7 +18,7 @@ lh_status lhi_toml_fail(const lhi_toml *t, lh_error *err, const char *format,
     va_start(list, format);
     vsnprintf(raw, sizeof raw, format, list);
     va_end(list);
-    lhi_doc_show(raw, shown, sizeof shown);
+    lhi_doc_sanitise_text(raw, shown, sizeof shown);
     return lhi_fail(err, LH_EINPUT, "%s:%" PRIu32 ": %s", t->doc->file, t->line,
                     shown);
 }
@@ -30,7 +30,7 @@ lh_status lhi_toml_fail_memory(const lhi_toml *t, lh_error *err)
     return lhi_toml_fail(t, err,
                          "too many short values: up to here they take %zu MiB "
                          "of memory, more than so long a text may",
-                         t->memory.most_bytes >> 20);
+                         t->memory.max_bytes >> 20);
 }
 
 bool lhi_toml_is_next(const lhi_toml *t, const char *word)
@@ -44,22 +44,22 @@ bool lhi_toml_is_next(const lhi_toml *t, const char *word)
 
 /* A string under construction in `scratch`; never longer than its source text.
  */
-typedef struct string {
+typedef struct string_builder {
     lhi_toml *t;
     size_t len;
     uint32_t line; /* first line */
     char quote;
     bool lines, basic;
-} string;
+} string_builder;
 
-static void keep_bytes(string *s, const char *bytes, size_t n)
+static void append_bytes(string_builder *s, const char *bytes, size_t n)
 {
     memcpy(s->t->scratch + s->len, bytes, n);
     s->len += n;
 }
 
 /* Appends a character as UTF-8; returns false if it is invalid. */
-static bool keep_character(string *s, uint32_t c)
+static bool append_character(string_builder *s, uint32_t c)
 {
     char bytes[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
@@ -69,7 +69,7 @@ static bool keep_character(string *s, uint32_t c)
     for (size_t i = n - 1; i > 0; i--, c >>= 6)
         bytes[i] = (char)(0x80 | (c & 0x3f));
     bytes[0] = (char)(first[n - 1] | c);
-    keep_bytes(s, bytes, n);
+    append_bytes(s, bytes, n);
     return true;
 }
 
@@ -83,7 +83,7 @@ static int digit_of(char c, unsigned base)
 }
 
 /* Reads \uXXXX or \UXXXXXXXX: `n` digits after the letter. */
-static lh_status keep_number(string *s, int n, lh_error *err)
+static lh_status append_code_point(string_builder *s, int n, lh_error *err)
 {
     lhi_toml *t = s->t;
     uint32_t c = 0;
@@ -94,7 +94,7 @@ static lh_status keep_number(string *s, int n, lh_error *err)
                                  n == 4 ? 'u' : 'U', n);
         c = c << 4 | (uint32_t)digit;
     }
-    return keep_character(s, c)
+    return append_character(s, c)
                ? LH_OK
                : lhi_toml_fail(t, err, "\\%c%0*" PRIX32 " is no character",
                                n == 4 ? 'u' : 'U', n, c);
@@ -102,7 +102,7 @@ static lh_status keep_number(string *s, int n, lh_error *err)
 
 /* Handles a backslash at the end of a line: skips whitespace up to the next
  * other character. */
-static bool skip_fold(string *s)
+static bool skip_line_continuation(string_builder *s)
 {
     const char *at = s->t->at, *end = s->t->end;
     uint32_t lines = 0;
@@ -119,29 +119,29 @@ static bool skip_fold(string *s)
     return true;
 }
 
-static lh_status keep_escape(string *s, lh_error *err)
+static lh_status append_escape(string_builder *s, lh_error *err)
 {
     static const char letters[] = "btnfr\"\\", stands[] = "\b\t\n\f\r\"\\";
     lhi_toml *t = s->t;
     const char letter = ++t->at < t->end ? *t->at : '\0';
     const char *known = letter ? strchr(letters, letter) : NULL;
     if (known) {
-        keep_bytes(s, &stands[known - letters], 1);
+        append_bytes(s, &stands[known - letters], 1);
         t->at++;
         return LH_OK;
     }
     if (letter == 'u' || letter == 'U') {
         t->at++;
-        return keep_number(s, letter == 'u' ? 4 : 8, err);
+        return append_code_point(s, letter == 'u' ? 4 : 8, err);
     }
-    if (skip_fold(s))
+    if (skip_line_continuation(s))
         return LH_OK;
     return lhi_toml_fail(t, err,
                          "a backslash in \"...\" goes before one of b t n f r "
                          "\" \\ u U; write \\\\, or use '...'");
 }
 
-static lh_status fail_open(string *s, lh_error *err)
+static lh_status fail_unterminated(string_builder *s, lh_error *err)
 {
     s->t->line = s->line;
     return lhi_toml_fail(s->t, err, "this %c never ends", s->quote);
@@ -149,7 +149,7 @@ static lh_status fail_open(string *s, lh_error *err)
 
 /* Detects the closing quotes; a multi-line string may end with up to two quotes
  * of its own before them. */
-static bool ends_here(string *s)
+static bool skip_closing_quotes(string_builder *s)
 {
     lhi_toml *t = s->t;
     size_t n = 0;
@@ -158,38 +158,38 @@ static bool ends_here(string *s)
     if (n < (s->lines ? 3u : 1u))
         return false;
     if (s->lines)
-        keep_bytes(s, t->at, n - 3);
+        append_bytes(s, t->at, n - 3);
     t->at += s->lines ? n : 1;
     return true;
 }
 
-static lh_status keep_next(string *s, lh_error *err)
+static lh_status append_next(string_builder *s, lh_error *err)
 {
     lhi_toml *t = s->t;
     if (*t->at == '\\' && s->basic)
-        return keep_escape(s, err);
+        return append_escape(s, err);
     if (*t->at == '\r') /* a line end follows (checked before) */
         t->at++;
     if (*t->at == '\n' && !s->lines)
-        return fail_open(s, err);
+        return fail_unterminated(s, err);
     t->line += *t->at == '\n';
-    keep_bytes(s, t->at++, 1);
+    append_bytes(s, t->at++, 1);
     return LH_OK;
 }
 
 /* Checks for the opening quotes of a multi-line string. */
-static bool begins_lines(const lhi_toml *t, char quote)
+static bool begins_multiline(const lhi_toml *t, char quote)
 {
     return t->end - t->at >= 3 && t->at[1] == quote && t->at[2] == quote;
 }
 
-lh_status lhi_toml_string(lhi_toml *t, bool lines, const char **out,
+lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
                           lh_error *err)
 {
-    string s = {.t = t,
+    string_builder s = {.t = t,
                 .line = t->line,
                 .quote = *t->at,
-                .lines = lines && begins_lines(t, *t->at),
+                .lines = lines && begins_multiline(t, *t->at),
                 .basic = *t->at == '"'};
     t->at += s.lines ? 3 : 1;
     if (s.lines && (lhi_toml_is_next(t, "\n") || lhi_toml_is_next(t, "\r\n"))) {
@@ -198,12 +198,12 @@ lh_status lhi_toml_string(lhi_toml *t, bool lines, const char **out,
     }
     for (;;) {
         if (t->at == t->end)
-            return fail_open(&s, err);
-        if (*t->at == s.quote && ends_here(&s))
+            return fail_unterminated(&s, err);
+        if (*t->at == s.quote && skip_closing_quotes(&s))
             break;
-        LHI_TRY(keep_next(&s, err));
+        LHI_TRY(append_next(&s, err));
     }
-    *out = lhi_node_text(&t->memory, t->scratch, s.len);
+    *out = lhi_node_copy_text(&t->memory, t->scratch, s.len);
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }
 
@@ -212,7 +212,7 @@ lh_status lhi_toml_string(lhi_toml *t, bool lines, const char **out,
 
 /* Copies digits without their underscores (single ones, between two digits);
  * returns NULL if there are none. */
-static const char *put_digits(const char *at, const char *end, unsigned base,
+static const char *copy_digits(const char *at, const char *end, unsigned base,
                               char **to)
 {
     bool behind_digit = false;
@@ -232,12 +232,12 @@ static const char *put_digits(const char *at, const char *end, unsigned base,
 
 /* Converts 0x1F, 0o17, 0b11 to decimal; returns false if invalid or too large.
  */
-static bool put_based(const char *at, const char *end, char **to)
+static bool convert_to_decimal(const char *at, const char *end, char **to)
 {
     const unsigned base = at[1] == 'x' ? 16 : at[1] == 'o' ? 8 : 2;
     char *digits = *to;
     uint64_t value = 0;
-    if (put_digits(at + 2, end, base, to) != end)
+    if (copy_digits(at + 2, end, base, to) != end)
         return false;
     for (const char *d = digits; d < *to; d++) {
         if (value > (uint64_t)INT64_MAX / base)
@@ -253,7 +253,7 @@ static bool put_based(const char *at, const char *end, char **to)
 }
 
 /* Checks whether the number fits into 64 bits. */
-static bool is_short(const char *digits, size_t n, bool negative)
+static bool fits_64_bits(const char *digits, size_t n, bool negative)
 {
     const char *most = negative ? "9223372036854775808" : "9223372036854775807";
     return n < 19 || (n == 19 && memcmp(digits, most, 19) <= 0);
@@ -261,7 +261,7 @@ static bool is_short(const char *digits, size_t n, bool negative)
 
 /* Copies -1_000, 3.14, 5e+22; returns false if invalid or too large. The output
  * is never longer than the input. */
-static bool put_decimal(const char *at, const char *end, char **to)
+static bool copy_decimal(const char *at, const char *end, char **to)
 {
     const bool negative = *at == '-';
     if (*at == '+' || *at == '-') {
@@ -276,21 +276,21 @@ static bool put_decimal(const char *at, const char *end, char **to)
         *to += 3;
         return true;
     }
-    if (!(at = put_digits(at, end, 10, to)) ||
+    if (!(at = copy_digits(at, end, 10, to)) ||
         (*digits == '0' && *to - digits > 1))
         return false;
     if (at == end)
-        return is_short(digits, (size_t)(*to - digits), negative);
+        return fits_64_bits(digits, (size_t)(*to - digits), negative);
     if (*at == '.') {
         *(*to)++ = *at++;
-        if (!(at = put_digits(at, end, 10, to)))
+        if (!(at = copy_digits(at, end, 10, to)))
             return false;
     }
     if (at < end && (*at == 'e' || *at == 'E')) {
         *(*to)++ = *at++;
         if (at < end && (*at == '+' || *at == '-'))
             *(*to)++ = *at++;
-        at = put_digits(at, end, 10, to);
+        at = copy_digits(at, end, 10, to);
     }
     return at == end;
 }
@@ -305,13 +305,13 @@ static bool is_date(const char *at, size_t len)
            (n == 2 && len > 2 && at[2] == ':');
 }
 
-static bool is_truth(const char *at, size_t len)
+static bool is_boolean(const char *at, size_t len)
 {
     return (len == 4 && memcmp(at, "true", 4) == 0) ||
            (len == 5 && memcmp(at, "false", 5) == 0);
 }
 
-lh_status lhi_toml_word(lhi_toml *t, const char **out, lh_error *err)
+lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err)
 {
     const char *first = t->at;
     size_t len = 0;
@@ -327,13 +327,13 @@ lh_status lhi_toml_word(lhi_toml *t, const char **out, lh_error *err)
                              "'%.*s': dates and times are not read; write a "
                              "string",
                              shown, first);
-    if (is_truth(first, len)) {
+    if (is_boolean(first, len)) {
         memcpy(to, first, len);
         to += len;
     } else if (len > 2 && *first == '0' && strchr("xob", first[1])) {
-        ok = put_based(first, first + len, &to);
+        ok = convert_to_decimal(first, first + len, &to);
     } else {
-        ok = put_decimal(first, first + len, &to);
+        ok = copy_decimal(first, first + len, &to);
     }
     if (!ok)
         return lhi_toml_fail(t, err,
@@ -342,6 +342,6 @@ lh_status lhi_toml_word(lhi_toml *t, const char **out, lh_error *err)
                              "quotes",
                              shown, first);
     t->at += len;
-    *out = lhi_node_text(&t->memory, t->scratch, (size_t)(to - t->scratch));
+    *out = lhi_node_copy_text(&t->memory, t->scratch, (size_t)(to - t->scratch));
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }

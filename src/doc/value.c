@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Returns the length of the first character of `s` in bytes; 0: invalid. */
-static size_t character(const char *s)
+static size_t find_character_length(const char *s)
 {
     const unsigned char *u = (const unsigned char *)s;
     size_t n = *u < 0x80   ? 1
@@ -27,11 +27,11 @@ static size_t character(const char *s)
     return *u < 0xf5 ? n : 0;
 }
 
-void lhi_doc_show(const char *text, char *shown, size_t size)
+void lhi_doc_sanitise_text(const char *text, char *shown, size_t size)
 {
     size_t used = 0;
     while (*text) {
-        size_t n = character(text);
+        size_t n = find_character_length(text);
         bool odd = n == 0 || (unsigned char)*text < 0x20 || *text == 0x7f;
         if (used + (odd ? 1 : n) >= size)
             break;
@@ -67,14 +67,14 @@ lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
     va_start(args, format);
     vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
-    lhi_doc_show(raw, text, sizeof text);
+    lhi_doc_sanitise_text(raw, text, sizeof text);
     node_path(node, raw_path, sizeof raw_path);
-    lhi_doc_show(raw_path, path, sizeof path);
+    lhi_doc_sanitise_text(raw_path, path, sizeof path);
     return lhi_fail(err, code, "%s:%u: %s%s%s", doc->file, node->line, path,
                     path[0] ? ": " : "", text);
 }
 
-const lhi_node *lhi_find(const lhi_node *map, const char *key)
+const lhi_node *lhi_node_find(const lhi_node *map, const char *key)
 {
     for (const lhi_node *n = map->first; n; n = n->next)
         if (n->key && strcmp(n->key, key) == 0)
@@ -82,10 +82,10 @@ const lhi_node *lhi_find(const lhi_node *map, const char *key)
     return NULL;
 }
 
-lh_status lhi_need(const lhi_doc *doc, const lhi_node *map, const char *key,
+lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map, const char *key,
                    const lhi_node **out, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
+    const lhi_node *node = lhi_node_find(map, key);
     if (!node)
         return lhi_doc_fail(doc, map, err, LH_EINPUT, "key '%s' is missing",
                             key);
@@ -93,7 +93,7 @@ lh_status lhi_need(const lhi_doc *doc, const lhi_node *map, const char *key,
     return LH_OK;
 }
 
-lh_status lhi_want_map(const lhi_doc *doc, const lhi_node *node, lh_error *err)
+lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node, lh_error *err)
 {
     if (node->kind != LHI_MAP)
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
@@ -101,7 +101,7 @@ lh_status lhi_want_map(const lhi_doc *doc, const lhi_node *node, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_want_list(const lhi_doc *doc, const lhi_node *node, lh_error *err)
+lh_status lhi_node_check_list(const lhi_doc *doc, const lhi_node *node, lh_error *err)
 {
     if (node->kind != LHI_LIST)
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "must be a list");
@@ -110,7 +110,7 @@ lh_status lhi_want_list(const lhi_doc *doc, const lhi_node *node, lh_error *err)
 
 /* Returns the Levenshtein distance of words up to 31 letters; 99 for longer
  * ones. */
-static unsigned distance(const char *a, const char *b)
+static unsigned compute_edit_distance(const char *a, const char *b)
 {
     enum { MOST = 32 };
     size_t n = strlen(a), m = strlen(b);
@@ -135,13 +135,13 @@ static unsigned distance(const char *a, const char *b)
     return row[m];
 }
 
-static const char *nearest(const char *word, const char *const *names)
+static const char *find_nearest_name(const char *word, const char *const *names)
 {
     const char *best = NULL;
     unsigned best_distance = 4; /* larger distances are no useful suggestion */
     for (; *names; names++) {
         size_t n = strlen(word), m = strlen(*names);
-        unsigned d = distance(word, *names);
+        unsigned d = compute_edit_distance(word, *names);
         /* Nor is a word that differs in half of its letters. */
         if (d < best_distance && 2 * d <= (n > m ? n : m)) {
             best_distance = d;
@@ -166,10 +166,10 @@ static void list_names(const char *const *names, char *text, size_t size)
     }
 }
 
-lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
+lh_status lhi_node_check_keys(const lhi_doc *doc, const lhi_node *map,
                          const char *const *keys, lh_error *err)
 {
-    LHI_TRY(lhi_want_map(doc, map, err));
+    LHI_TRY(lhi_node_check_map(doc, map, err));
     for (const lhi_node *n = map->first; n; n = n->next) {
         const char *const *k = keys;
         while (*k && strcmp(*k, n->key) != 0)
@@ -177,7 +177,7 @@ lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
         if (*k)
             continue;
         char known[256];
-        const char *near = nearest(n->key, keys);
+        const char *near = find_nearest_name(n->key, keys);
         list_names(keys, known, sizeof known);
         if (near)
             return lhi_doc_fail(doc, n, err, LH_EINPUT,
@@ -188,19 +188,19 @@ lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-lh_status lhi_want_format(const lhi_doc *doc, const char *name, int version,
+lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name, int version,
                           lh_error *err)
 {
-    return lhi_want_format_of(doc, doc->root, name, version, err);
+    return lhi_node_check_format(doc, doc->root, name, version, err);
 }
 
-lh_status lhi_want_format_of(const lhi_doc *doc, const lhi_node *map,
+lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
                              const char *name, int version, lh_error *err)
 {
     const lhi_node *node;
     char want[64];
     snprintf(want, sizeof want, "%s/%d", name, version);
-    if (!(node = lhi_find(map, "longhaul")))
+    if (!(node = lhi_node_find(map, "longhaul")))
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
                             "key 'longhaul' is missing; write 'longhaul: %s'",
                             want);
@@ -211,7 +211,7 @@ lh_status lhi_want_format_of(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-static lh_status want_scalar(const lhi_doc *doc, const lhi_node *node,
+static lh_status check_scalar(const lhi_doc *doc, const lhi_node *node,
                              const char *what, lh_error *err)
 {
     if (node->kind != LHI_SCALAR)
@@ -252,7 +252,7 @@ static bool is_decimal(const char *s)
 static lh_status read_double(const lhi_doc *doc, const lhi_node *node,
                              double *out, lh_error *err)
 {
-    LHI_TRY(want_scalar(doc, node, "a number", err));
+    LHI_TRY(check_scalar(doc, node, "a number", err));
     if (node->quoted || !is_decimal(node->text))
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
                             "must be a number, not '%.60s'%s", node->text,
@@ -269,7 +269,7 @@ static lh_status read_double(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-lh_status lhi_get_number(const lhi_doc *doc, const lhi_node *node, double min,
+lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node, double min,
                          double max, double *out, lh_error *err)
 {
     double value;
@@ -283,10 +283,10 @@ lh_status lhi_get_number(const lhi_doc *doc, const lhi_node *node, double min,
     return LH_OK;
 }
 
-lh_status lhi_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
+lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
                       int64_t max, int64_t *out, lh_error *err)
 {
-    LHI_TRY(want_scalar(doc, node, "a whole number", err));
+    LHI_TRY(check_scalar(doc, node, "a whole number", err));
     const char *digits = node->text + (node->text[0] == '-');
     bool whole = !node->quoted && digits[0] != '\0' &&
                  strspn(digits, "0123456789") == strlen(digits);
@@ -316,19 +316,19 @@ out_of_range:
                         node->text, min, max);
 }
 
-lh_status lhi_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t min,
+lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t min,
                       uint32_t max, uint32_t *out, lh_error *err)
 {
     int64_t value;
-    LHI_TRY(lhi_get_int(doc, node, min, max, &value, err));
+    LHI_TRY(lhi_node_get_int(doc, node, min, max, &value, err));
     *out = (uint32_t)value;
     return LH_OK;
 }
 
-lh_status lhi_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
+lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
                        lh_error *err)
 {
-    LHI_TRY(want_scalar(doc, node, "true or false", err));
+    LHI_TRY(check_scalar(doc, node, "true or false", err));
     bool yes = strcmp(node->text, "true") == 0;
     if (node->quoted || (!yes && strcmp(node->text, "false") != 0))
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
@@ -337,17 +337,17 @@ lh_status lhi_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
     return LH_OK;
 }
 
-lh_status lhi_get_string(const lhi_doc *doc, const lhi_node *node,
+lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
                          const char **out, lh_error *err)
 {
-    LHI_TRY(want_scalar(doc, node, "a text", err));
+    LHI_TRY(check_scalar(doc, node, "a text", err));
     if (node->text[0] == '\0')
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "must not be empty");
     *out = node->text;
     return LH_OK;
 }
 
-lh_status lhi_get_choice(const lhi_doc *doc, const lhi_node *node,
+lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
                          const char *const *names, uint32_t *out, lh_error *err)
 {
     char known[256];
@@ -362,12 +362,12 @@ lh_status lhi_get_choice(const lhi_doc *doc, const lhi_node *node,
                         known, node->kind == LHI_SCALAR ? node->text : "...");
 }
 
-lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
+lh_status lhi_node_get_time(const lhi_doc *doc, const lhi_node *node,
                        int64_t unit_ns, int64_t *out_ns, lh_error *err)
 {
     double value;
     double most = (double)(LHI_MAX_TIME_NS / unit_ns);
-    LHI_TRY(lhi_get_number(doc, node, 0, most, &value, err));
+    LHI_TRY(lhi_node_get_number(doc, node, 0, most, &value, err));
     /* Integers, in any unit, avoid floating point. */
     if (strspn(node->text, "0123456789") == strlen(node->text))
         *out_ns = strtoll(node->text, NULL, 10) * unit_ns;
@@ -376,7 +376,7 @@ lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-bool lhi_is_null(const lhi_node *node)
+bool lhi_node_is_null(const lhi_node *node)
 {
     return node->kind == LHI_SCALAR && !node->quoted &&
            (node->text[0] == '\0' || strcmp(node->text, "null") == 0 ||

@@ -16,15 +16,15 @@
 typedef struct option {
     uint32_t queue;
     int64_t passes, exposed_ns;
-    lhi_wide states; /* numerator over D M, bytes */
+    lhi_int128 states; /* numerator over D M, bytes */
 } option;
 
 /* State for one choice: feasible queues, recompute table and memory budget. */
-typedef struct chooser {
+typedef struct choice_state {
     const lh_elastic_case *g;
     lhi_arena *mem;
-    lhi_elastic_sums sums;
-    lhi_wide budget; /* numerator over D M, bytes */
+    lhi_elastic_recompute_table sums;
+    lhi_int128 budget; /* numerator over D M, bytes */
     lh_elastic_search search;
     uint32_t n_options;
     option *options; /* by queue, largest first */
@@ -48,15 +48,15 @@ static lh_status find_options(chooser *c, lh_error *err)
                         g->stages);
     for (uint32_t q = g->microbatches; q >= g->stages && q >= 1; q--) {
         lh_elastic_plan plan;
-        uint32_t n = lhi_elastic_groups(g, q);
-        if (lhi_elastic_fill(g, q, c->parts, c->parts + n, &plan, NULL) !=
+        uint32_t n = lhi_elastic_count_groups(g, q);
+        if (lhi_elastic_fill_plan(g, q, c->parts, c->parts + n, &plan, NULL) !=
             LH_OK)
             continue;
         c->options[c->n_options++] = (option){
             .queue = q,
-            .passes = lh_elastic_passes(g, &plan, 1),
-            .exposed_ns = lh_elastic_exposed(g, &plan, 0).sum_ns,
-            .states = lhi_elastic_states(g, &plan),
+            .passes = lh_elastic_resident_passes(g, &plan, 1),
+            .exposed_ns = lh_elastic_exposed_communication(g, &plan, 0).sum_ns,
+            .states = lhi_elastic_compute_states(g, &plan),
         };
     }
     return LH_OK;
@@ -64,21 +64,21 @@ static lh_status find_options(chooser *c, lh_error *err)
 
 /* Returns the memory that queue `o` requires with `stored` bytes per chunk
  * pass, as a numerator over D M. */
-static lhi_wide need_of(const chooser *c, const option *o, int64_t stored)
+static lhi_int128 compute_memory(const chooser *c, const option *o, int64_t stored)
 {
-    lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks;
-    return o->states + (lhi_wide)o->passes * (stored + c->g->kept_bytes) * unit;
+    lhi_int128 unit = (lhi_int128)c->g->replicas * c->g->chunks;
+    return o->states + (lhi_int128)o->passes * (stored + c->g->base_bytes) * unit;
 }
 
 /* Returns the queue F(o) for `stored` bytes per chunk pass: the largest that
  * fits, or with LH_ELASTIC_ANY the one with the least exposed communication.
  * NULL: none fits. */
-static const option *queue_for(const chooser *c, int64_t stored)
+static const option *find_queue(const chooser *c, int64_t stored)
 {
     const option *best = NULL;
     for (uint32_t i = 0; i < c->n_options; i++) {
         const option *o = &c->options[i];
-        if (need_of(c, o, stored) >= c->budget)
+        if (compute_memory(c, o, stored) >= c->budget)
             continue;
         if (!best || o->exposed_ns < best->exposed_ns)
             best = o;
@@ -90,18 +90,18 @@ static const option *queue_for(const chooser *c, int64_t stored)
 
 /* Reports LH_EINFEASIBLE with the smallest memory over all queues, everything
  * recomputed. */
-static lh_status refuse_budget(const chooser *c, int64_t budget, lh_error *err)
+static lh_status report_infeasible_budget(const chooser *c, int64_t budget, lh_error *err)
 {
-    lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks, least = 0;
+    lhi_int128 unit = (lhi_int128)c->g->replicas * c->g->chunks, least = 0;
     uint32_t queue = 0;
     for (uint32_t i = 0; i < c->n_options; i++) {
-        lhi_wide need = need_of(c, &c->options[i], 0);
+        lhi_int128 need = compute_memory(c, &c->options[i], 0);
         if (queue == 0 || need < least) {
             least = need;
             queue = c->options[i].queue;
         }
     }
-    int64_t need = (int64_t)lhi_wide_ceil(least, unit);
+    int64_t need = (int64_t)lhi_int128_divide_ceil(least, unit);
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no plan fits: with everything recomputed a queue of "
                     "%" PRIu32 " takes %" PRId64 " bytes, %" PRId64
@@ -117,14 +117,14 @@ typedef struct owned_choice {
 } owned_choice;
 
 /* Fills the result from the chosen queue and recompute point. */
-static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
+static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_recompute_point at,
                              owned_choice *out, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
     bool *recomputed = LHI_NEW(out->mem, bool, c->sums.n_ops);
     if (!recomputed)
         return lhi_fail_nomem(err);
-    lhi_elastic_trace_back(&c->sums, at, recomputed);
+    lhi_elastic_recover_operations(&c->sums, at, recomputed);
     LHI_TRY(lh_elastic_plan_queue(g, o->queue, &out->plan, err));
     int64_t J = (int64_t)g->chunks * g->microbatches + g->stages - 1;
     out->choice = (lh_elastic_choice){
@@ -133,9 +133,9 @@ static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
         .recomputed = recomputed,
         .stored = at.stored,
         .recompute_ns = at.recompute_ns,
-        .lost_ns = J * at.recompute_ns + o->exposed_ns,
-        .time_ns = lh_elastic_time(g, out->plan, at.recompute_ns),
-        .memory = lh_elastic_memory_of(g, out->plan, at.stored),
+        .overhead_ns = J * at.recompute_ns + o->exposed_ns,
+        .time_ns = lh_elastic_iteration_ns(g, out->plan, at.recompute_ns),
+        .memory = lh_elastic_peak_memory(g, out->plan, at.stored),
     };
     return LH_OK;
 }
@@ -147,15 +147,15 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
 {
     LHI_TRY(find_options(c, err));
     int64_t J = (int64_t)c->g->chunks * c->g->microbatches + c->g->stages - 1;
-    const struct lhi_elastic_row *all = &c->sums.rows[c->sums.n_ops];
+    const struct lhi_elastic_recompute_row *all = &c->sums.rows[c->sums.n_ops];
     const option *best = NULL;
-    const lhi_elastic_sum *at = NULL;
-    lhi_wide least = 0;
+    const lhi_elastic_recompute_point *at = NULL;
+    lhi_int128 least = 0;
     for (size_t i = 0; i < all->count; i++) {
-        const option *o = queue_for(c, all->sums[i].stored);
+        const option *o = find_queue(c, all->sums[i].stored);
         if (!o)
             break; /* more stored bytes do not fit either */
-        lhi_wide lost = (lhi_wide)J * all->sums[i].recompute_ns + o->exposed_ns;
+        lhi_int128 lost = (lhi_int128)J * all->sums[i].recompute_ns + o->exposed_ns;
         if (!best || lost < least) {
             least = lost;
             best = o;
@@ -163,7 +163,7 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
         }
     }
     if (!best)
-        return refuse_budget(c, budget, err);
+        return report_infeasible_budget(c, budget, err);
     return fill_choice(c, best, *at, out, err);
 }
 
@@ -182,11 +182,11 @@ lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
         chooser c = {.g = given,
                      .mem = mem,
                      .budget =
-                         (lhi_wide)budget * given->replicas * given->chunks,
+                         (lhi_int128)budget * given->replicas * given->chunks,
                      .search = search};
         choice->mem = keep;
         status =
-            lhi_elastic_find_sums(given, n_ops, ops, false, mem, &c.sums, err);
+            lhi_elastic_build_recompute_table(given, n_ops, ops, false, mem, &c.sums, err);
         if (status == LH_OK)
             status = choose(&c, budget, choice, err);
     }

@@ -26,35 +26,35 @@ typedef struct launcher {
 
 /* Returns C_p (gather) or C_g (scatter) for a chunk: the sharded part alone, in
  * ns. */
-static int64_t part_of(const launcher *l, uint32_t chunk, bool is_scatter)
+static int64_t compute_partial_ns(const launcher *l, uint32_t chunk, bool is_scatter)
 {
     int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
     if (!l->times)
-        return lhi_elastic_partial(l->g, share);
+        return lhi_elastic_compute_partial_ns(l->g, share);
     const lhi_elastic_times *t = &l->times[chunk];
-    return lhi_elastic_part_ns(is_scatter ? t->sharded_scatter_ns
+    return lhi_elastic_compute_part_ns(is_scatter ? t->sharded_scatter_ns
                                           : t->sharded_gather_ns,
                                share, l->g->params);
 }
 
 /* Returns the chunk's full gather after the optimizer step, or its last
  * scatter, in ns. */
-static int64_t whole_of(const launcher *l, uint32_t chunk, bool is_scatter)
+static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk, bool is_scatter)
 {
     int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
     if (!l->times)
-        return lhi_elastic_first_last(l->g, share);
+        return lhi_elastic_compute_first_last_ns(l->g, share);
     const lhi_elastic_times *t = &l->times[chunk];
     return is_scatter
-               ? lhi_elastic_whole_ns(t->scatter_ns, t->sharded_scatter_ns,
+               ? lhi_elastic_compute_chunk_ns(t->scatter_ns, t->sharded_scatter_ns,
                                       share, l->g->params)
-               : lhi_elastic_whole_ns(t->gather_ns, t->sharded_gather_ns, share,
+               : lhi_elastic_compute_chunk_ns(t->gather_ns, t->sharded_gather_ns, share,
                                       l->g->params);
 }
 
 /* Returns part `i` when `total` is split into `n` integer parts that add up to
  * it. */
-static int64_t portion(int64_t total, uint32_t i, uint32_t n)
+static int64_t compute_bucket_ns(int64_t total, uint32_t i, uint32_t n)
 {
     return total / n + total % n * (i + 1) / n - total % n * i / n;
 }
@@ -70,7 +70,7 @@ static void launch(launcher *l, lh_dp_op op)
 }
 
 /* Returns `params` as a fraction of the chunk's parameters. */
-static double share_of(const launcher *l, int64_t params)
+static double compute_share(const launcher *l, int64_t params)
 {
     return (double)params / (double)l->g->params;
 }
@@ -92,7 +92,7 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 }
 
 /* Returns the block that precedes in backward order. */
-static block before_backward(const launcher *l, uint32_t group, uint32_t chunk)
+static block previous_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
         return (block){group, chunk + 1, true};
@@ -100,47 +100,47 @@ static block before_backward(const launcher *l, uint32_t group, uint32_t chunk)
 }
 
 /* Returns the block's first pass, the deadline for its gather. */
-static lh_dp_point entry(const launcher *l, const uint32_t *groups, block b,
+static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups, block b,
                          uint32_t stage, bool backward)
 {
     uint32_t m = 0;
     for (uint32_t j = 0; j < b.group; j++)
         m += groups[j];
-    return (lh_dp_point){b.chunk * l->g->stages + stage, m, backward};
+    return (lh_dp_pass){b.chunk * l->g->stages + stage, m, backward};
 }
 
 /* Launches the gather bucket that belongs to pass `n` out of `count`. The last
  * `buckets` passes in the block carry one bucket each. */
-static void gather(launcher *l, block next, const uint32_t *groups,
-                   uint32_t stage, lh_dp_point pass, uint32_t n, uint32_t count,
+static void launch_gather(launcher *l, block next, const uint32_t *groups,
+                   uint32_t stage, lh_dp_pass pass, uint32_t n, uint32_t count,
                    uint32_t buckets)
 {
     buckets = buckets < count ? buckets : count;
     if (!next.exists || n < count - buckets)
         return;
     uint32_t i = n - (count - buckets);
-    lh_dp_point before = {LH_NONE, 0, false};
+    lh_dp_pass before = {LH_NONE, 0, false};
     if (i + 1 == buckets)
-        before = entry(l, groups, next, stage, pass.backward);
+        before = find_first_pass(l, groups, next, stage, pass.backward);
     uint32_t c = next.chunk * l->g->stages + stage;
     launch(l,
            (lh_dp_op){.chunk = c,
                       .bucket = i,
                       .n_buckets = buckets,
                       .kind = pass.backward ? LH_DP_AGB : LH_DP_AGF,
-                      .share = share_of(l, l->p->params_p),
-                      .transfer_ns = portion(part_of(l, c, false), i, buckets),
+                      .share = compute_share(l, l->p->params_p),
+                      .transfer_ns = compute_bucket_ns(compute_partial_ns(l, c, false), i, buckets),
                       .launch = pass,
-                      .before = before});
+                      .needed_by = before});
 }
 
 /* Launches the communication for pass `n` in forward block (group, chunk). */
-static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
-                    uint32_t n, lh_dp_point pass)
+static void launch_forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
+                    uint32_t n, lh_dp_pass pass)
 {
     block next = next_forward(l, group, chunk);
     if (group > 0 || chunk + 1 == l->g->chunks) {
-        gather(l, next, l->p->enqueue, stage, pass, n, l->p->enqueue[group],
+        launch_gather(l, next, l->p->enqueue, stage, pass, n, l->p->enqueue[group],
                l->p->forward_buckets);
     } else if (n == 0) { /* gather of the updated parameters */
         uint32_t c = next.chunk * l->g->stages + stage;
@@ -148,37 +148,37 @@ static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
                              .n_buckets = 1,
                              .kind = LH_DP_AGO,
                              .share = 1,
-                             .transfer_ns = whole_of(l, c, false),
+                             .transfer_ns = compute_chunk_ns(l, c, false),
                              .launch = pass,
-                             .before =
-                                 entry(l, l->p->enqueue, next, stage, false)});
+                             .needed_by =
+                                 find_first_pass(l, l->p->enqueue, next, stage, false)});
     }
 }
 
 /* Launches scatter and gather buckets for pass `n` in backward block (group,
  * chunk). */
 static void backward(launcher *l, uint32_t stage, uint32_t group,
-                     uint32_t chunk, uint32_t n, lh_dp_point pass)
+                     uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
     uint32_t count = l->p->dequeue[group];
     uint32_t buckets = l->p->scatter_buckets;
-    block before = before_backward(l, group, chunk);
+    block before = previous_backward(l, group, chunk);
     bool last = before.exists && before.group + 1 == l->p->n_dequeue;
     uint32_t c = before.chunk * l->g->stages + stage;
     buckets = last ? 1 : buckets < count ? buckets : count;
     if (before.exists && n < buckets) {
-        int64_t whole_ns = last ? whole_of(l, c, true) : part_of(l, c, true);
+        int64_t whole_ns = last ? compute_chunk_ns(l, c, true) : compute_partial_ns(l, c, true);
         launch(l, (lh_dp_op){.chunk = c,
                              .is_reduce_scatter = true,
                              .bucket = n,
                              .n_buckets = buckets,
                              .kind = last ? LH_DP_RSO : LH_DP_RSG,
-                             .share = last ? 1 : share_of(l, l->p->params_g),
-                             .transfer_ns = portion(whole_ns, n, buckets),
+                             .share = last ? 1 : compute_share(l, l->p->params_g),
+                             .transfer_ns = compute_bucket_ns(whole_ns, n, buckets),
                              .launch = pass,
-                             .before = {LH_NONE, 0, false}});
+                             .needed_by = {LH_NONE, 0, false}});
     }
-    gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass, n,
+    launch_gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass, n,
            count, l->p->backward_buckets);
 }
 
@@ -191,8 +191,8 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
         uint32_t m = 0;
         for (uint32_t j = 0; j < n_groups; j++)
             for (uint32_t n = 0; n < groups[j]; n++, m++) {
-                lh_dp_point pass = {c * l->g->stages + stage, m, is_backward};
-                (is_backward ? backward : forward)(l, stage, j, c, n, pass);
+                lh_dp_pass pass = {c * l->g->stages + stage, m, is_backward};
+                (is_backward ? backward : launch_forward)(l, stage, j, c, n, pass);
             }
     }
 }
@@ -205,7 +205,7 @@ static void launch_all(launcher *l)
     }
 }
 
-lh_status lhi_elastic_operations(const lh_elastic_case *given,
+lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan,
                                  const lhi_elastic_times *times, lh_dp_op **ops,
                                  uint32_t *n_ops, lh_error *err)
@@ -231,7 +231,7 @@ lh_status lh_elastic_operations(const lh_elastic_case *given,
                                 const lh_elastic_plan *plan, lh_dp_op **ops,
                                 uint32_t *n_ops, lh_error *err)
 {
-    return lhi_elastic_operations(given, plan, NULL, ops, n_ops, err);
+    return lhi_elastic_build_operations(given, plan, NULL, ops, n_ops, err);
 }
 
 void lh_elastic_ops_free(lh_dp_op *ops)

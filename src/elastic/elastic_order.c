@@ -37,25 +37,25 @@ static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
 
 /* Checks for every group that e_j C >= P (C + C_PP), so pipeline messages are
  * hidden. */
-static bool hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
+static bool are_messages_hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
                    const lh_elastic_case *g)
 {
     for (uint32_t j = 0; j < n; j++)
-        if ((lhi_wide)groups[j] * pass_ns <
-            (lhi_wide)g->stages * (pass_ns + g->pp_ns))
+        if ((lhi_int128)groups[j] * pass_ns <
+            (lhi_int128)g->stages * (pass_ns + g->pp_ns))
             return false;
     return true;
 }
 
-void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan)
+void lhi_elastic_derive_plan(const lh_elastic_case *given, lh_elastic_plan *plan)
 {
     plan->extra_warmup = extra_warmup(given, plan);
     /* Between groups a stage alternates forwards and backwards, so a message
      * longer than either is exposed. */
     plan->pp_hidden =
         given->pp_ns <= given->f_ns && given->pp_ns <= given->b_ns &&
-        hidden(plan->n_enqueue, plan->enqueue, given->f_ns, given) &&
-        hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
+        are_messages_hidden(plan->n_enqueue, plan->enqueue, given->f_ns, given) &&
+        are_messages_hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }
 
 /* Returns the forwards on stage i before its first backward, without the one
@@ -69,7 +69,7 @@ static int64_t warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
     return w < all ? w : all;
 }
 
-int64_t lh_elastic_passes(const lh_elastic_case *given,
+int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
                           const lh_elastic_plan *plan, uint32_t stage)
 {
     int64_t all = (int64_t)given->chunks * given->microbatches;
@@ -77,7 +77,7 @@ int64_t lh_elastic_passes(const lh_elastic_case *given,
     return n < all ? n : all;
 }
 
-int64_t lh_elastic_depth_first_passes(const lh_elastic_case *given)
+int64_t lh_elastic_depth_first_resident_passes(const lh_elastic_case *given)
 {
     int64_t P = given->stages, M = given->chunks;
     int64_t n = M > 1 ? (M - 1) * P + 2 * (P - 1) + 1 : P;
@@ -86,45 +86,45 @@ int64_t lh_elastic_depth_first_passes(const lh_elastic_case *given)
 }
 
 /* Cursor in the forward or backward list. */
-typedef struct list_walk {
+typedef struct list_cursor {
     uint32_t n;
     const uint32_t *groups;
-    uint32_t chunks, group, before, at; /* at: index within the block */
-    uint32_t leg;                       /* completed blocks in this group */
-} list_walk;
+    uint32_t chunks, group, completed_microbatches, index; /* at: index within the block */
+    uint32_t completed_blocks;                       /* completed blocks in this group */
+} list_cursor;
 
 /* Writes the next pass in the list and advances the cursor. */
-static void put_next(list_walk *w, const lh_elastic_case *g, uint32_t stage,
+static void write_next_pass(list_cursor *w, const lh_elastic_case *g, uint32_t stage,
                      bool backward, lh_pass *out)
 {
-    uint32_t c = backward ? w->chunks - 1 - w->leg : w->leg;
+    uint32_t c = backward ? w->chunks - 1 - w->completed_blocks : w->completed_blocks;
     *out = (lh_pass){.chunk = c * g->stages + stage - 1,
-                     .microbatch = w->before + w->at,
+                     .microbatch = w->completed_microbatches + w->index,
                      .n_parts = 1,
                      .kind = backward ? LH_B : LH_F};
-    if (++w->at < w->groups[w->group])
+    if (++w->index < w->groups[w->group])
         return;
-    w->at = 0;
-    if (++w->leg < w->chunks)
+    w->index = 0;
+    if (++w->completed_blocks < w->chunks)
         return;
-    w->leg = 0;
-    w->before += w->groups[w->group++];
+    w->completed_blocks = 0;
+    w->completed_microbatches += w->groups[w->group++];
 }
 
 void lh_elastic_order(const lh_elastic_case *given, const lh_elastic_plan *plan,
                       uint32_t stage, lh_pass *passes)
 {
-    list_walk f = {.n = plan->n_enqueue, .groups = plan->enqueue};
-    list_walk b = {.n = plan->n_dequeue, .groups = plan->dequeue};
+    list_cursor f = {.n = plan->n_enqueue, .groups = plan->enqueue};
+    list_cursor b = {.n = plan->n_dequeue, .groups = plan->dequeue};
     f.chunks = b.chunks = given->chunks;
     int64_t all = (int64_t)given->chunks * given->microbatches;
     int64_t w = warmup(given, plan, stage);
     for (int64_t i = 0; i < w; i++)
-        put_next(&f, given, stage, false, passes++);
+        write_next_pass(&f, given, stage, false, passes++);
     for (int64_t i = w; i < all; i++) {
-        put_next(&f, given, stage, false, passes++);
-        put_next(&b, given, stage, true, passes++);
+        write_next_pass(&f, given, stage, false, passes++);
+        write_next_pass(&b, given, stage, true, passes++);
     }
     for (int64_t i = 0; i < w; i++)
-        put_next(&b, given, stage, true, passes++);
+        write_next_pass(&b, given, stage, true, passes++);
 }

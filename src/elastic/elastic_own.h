@@ -24,13 +24,13 @@
 
 /* 128-bit integers: parameter shares are products of numbers up to 52, 20 and
  * 50 bits, so exact arithmetic needs more than 64 bits. */
-__extension__ typedef __int128 lhi_wide;
+__extension__ typedef __int128 lhi_int128;
 
 #define LHI_ELASTIC_MAX_TIME (INT64_C(1) << 52)
 #define LHI_ELASTIC_MAX_PARAMS (INT64_C(1) << 50)
 
 /* Returns a / b rounded up; 0 for negative a. */
-static inline lhi_wide lhi_wide_ceil(lhi_wide a, lhi_wide b)
+static inline lhi_int128 lhi_int128_divide_ceil(lhi_int128 a, lhi_int128 b)
 {
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
@@ -40,7 +40,7 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
 
 /* Computes x and whether pipeline messages are hidden. Accepts any sequences,
  * including those that lh_elastic_plan_make() rejects. */
-void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan);
+void lhi_elastic_derive_plan(const lh_elastic_case *given, lh_elastic_plan *plan);
 
 /* A chunk's data-parallel communication times in ns: for the whole chunk in one
  * collective, and layer by layer as sharded parameters require. */
@@ -51,86 +51,86 @@ typedef struct lhi_elastic_times {
 
 /* Returns the time for a whole chunk that communicates layer by layer, in ns.
  */
-int64_t lhi_elastic_sharded(const lh_elastic_case *given);
+int64_t lhi_elastic_get_sharded_ns(const lh_elastic_case *given);
 
 /* Returns the time for the sharded part alone, `share` out of `params`
  * parameters, in ns rounded up. */
-int64_t lhi_elastic_part_ns(int64_t sharded_ns, int64_t share, int64_t params);
+int64_t lhi_elastic_compute_part_ns(int64_t sharded_ns, int64_t share, int64_t params);
 /* Returns the time for the whole chunk when `share` parameters are sharded and
  * the others communicate in one collective, in ns. */
-int64_t lhi_elastic_whole_ns(int64_t at_once_ns, int64_t sharded_ns,
+int64_t lhi_elastic_compute_chunk_ns(int64_t at_once_ns, int64_t sharded_ns,
                              int64_t share, int64_t params);
 
 /* Returns C_g or C_p for `share` sharded parameters alone, in ns. */
-int64_t lhi_elastic_partial(const lh_elastic_case *given, int64_t share);
+int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given, int64_t share);
 /* Returns the first gather or last scatter for a whole chunk with `share`
  * sharded parameters, in ns. */
-int64_t lhi_elastic_first_last(const lh_elastic_case *given, int64_t share);
+int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given, int64_t share);
 
 /* lh_elastic_operations() for unequal chunks. `times`: one entry per chunk;
  * NULL: times from `given`. */
-lh_status lhi_elastic_operations(const lh_elastic_case *given,
+lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan,
                                  const lhi_elastic_times *times, lh_dp_op **ops,
                                  uint32_t *n_ops, lh_error *err);
 
 /* Returns the number of groups for `queue`. */
-uint32_t lhi_elastic_groups(const lh_elastic_case *given, uint32_t queue);
+uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue);
 /* Fills a plan for `queue` using the caller's storage: `enqueue` and `dequeue`
  * need lhi_elastic_count_groups() entries each. LH_EINFEASIBLE: a group has
  * fewer microbatches than there are stages. */
-lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
+lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
                            uint32_t *enqueue, uint32_t *dequeue,
                            lh_elastic_plan *out, lh_error *err);
 
 /* Copies a plan; the caller owns the copy. */
-lh_status lhi_elastic_copy(const lh_elastic_plan *from, lh_elastic_plan **out,
+lh_status lhi_elastic_copy_plan(const lh_elastic_plan *from, lh_elastic_plan **out,
                            lh_error *err);
 
 /* Recompute time (ns) and stored bytes per chunk pass on one stage. */
-typedef struct lhi_elastic_again {
+typedef struct lhi_elastic_recompute {
     int64_t ns, stored;
-} lhi_elastic_again;
+} lhi_elastic_recompute;
 
 /* lh_elastic_pipeline() with one recompute entry per stage. */
-lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
+lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
                                const lh_elastic_plan *plan,
-                               const lhi_elastic_again *again,
+                               const lhi_elastic_recompute *again,
                                lh_pipeline **out, lh_error *err);
 
 /* A total of stored bytes over a subset of the operations, with the minimum
  * recompute time for the other operations. */
-typedef struct lhi_elastic_sum {
+typedef struct lhi_elastic_recompute_point {
     int64_t stored, recompute_ns;
-} lhi_elastic_sum;
+} lhi_elastic_recompute_point;
 
 /* Recompute table: per prefix of the operations, all points by rising bytes. */
-typedef struct lhi_elastic_sums {
+typedef struct lhi_elastic_recompute_table {
     uint32_t n_ops;
     const lh_elastic_op *ops;
-    struct lhi_elastic_row {
-        lhi_elastic_sum *sums;
+    struct lhi_elastic_recompute_row {
+        lhi_elastic_recompute_point *sums;
         size_t count;
     } * rows; /* [k]: first k operations; [n_ops]: all */
-} lhi_elastic_sums;
+} lhi_elastic_recompute_table;
 
 /* Builds the table by dynamic programming over the operations. `front`: drop
  * dominated points (more bytes, no less recompute time). LH_EUNSUPPORTED: more
  * than 2^23 points. */
-lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
+lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given, uint32_t n_ops,
                                 const lh_elastic_op *ops, bool front,
-                                lhi_arena *mem, lhi_elastic_sums *out,
+                                lhi_arena *mem, lhi_elastic_recompute_table *out,
                                 lh_error *err);
 /* Recovers which operations point `at` in the last row recomputes. */
-void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
+void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums, lhi_elastic_recompute_point at,
                             bool *recomputed);
 
 /* Returns D times the resident part of `share` parameters per device, rounded
  * up. This equals `share` unless experts have more or fewer replicas than D. */
-lhi_wide lhi_elastic_divided(const lh_elastic_case *given, int64_t share);
+lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given, int64_t share);
 
 /* Returns M_o + M_g + M_p as an exact numerator over D M. */
-lhi_wide lhi_elastic_states(const lh_elastic_case *given,
+lhi_int128 lhi_elastic_compute_states(const lh_elastic_case *given,
                             const lh_elastic_plan *plan);
 
 #endif

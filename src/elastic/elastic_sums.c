@@ -5,17 +5,17 @@
 
 #include <inttypes.h>
 
-enum { MOST_SUMS = 1 << 23 }; /* over all rows: 128 MiB */
+enum { MAX_POINTS = 1 << 23 }; /* over all rows: 128 MiB */
 
-typedef lhi_elastic_sum sum;
-typedef struct lhi_elastic_row row;
+typedef lhi_elastic_recompute_point point;
+typedef struct lhi_elastic_recompute_row row;
 
 /* Rejects negative sizes or times, and totals that would overflow. */
 static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
                            const lh_elastic_op *ops, lh_error *err)
 {
     int64_t J = (int64_t)g->chunks * g->microbatches + g->stages;
-    lhi_wide bytes = 0, ns = 0;
+    lhi_int128 bytes = 0, ns = 0;
     for (uint32_t k = 0; k < n; k++) {
         if (ops[k].bytes < 0 || ops[k].ns < 0)
             return lhi_fail(err, LH_EINVAL,
@@ -23,7 +23,7 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
         bytes += ops[k].bytes;
         ns += ops[k].ns;
     }
-    if (bytes * J > (lhi_wide)1 << 62 || ns * J > (lhi_wide)1 << 60)
+    if (bytes * J > (lhi_int128)1 << 62 || ns * J > (lhi_int128)1 << 60)
         return lhi_fail(err, LH_EINVAL,
                         "the operations add up to more than is handled");
     return LH_OK;
@@ -31,23 +31,23 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
 
 /* Computes the row after `from`: each point with the next operation recomputed
  * and with it stored. Both sequences are sorted, so one pass merges them. */
-static lh_status extend(lhi_arena *mem, bool front, const row *from,
+static lh_status merge_next_row(lhi_arena *mem, bool front, const row *from,
                         const lh_elastic_op *op, row *to, size_t *total,
                         lh_error *err)
 {
-    if (*total + 2 * from->count > MOST_SUMS)
+    if (*total + 2 * from->count > MAX_POINTS)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the operations' sizes have more than %d different "
                         "sums; round them to a coarser unit",
-                        MOST_SUMS);
-    to->sums = LHI_NEW(mem, sum, 2 * from->count);
+                        MAX_POINTS);
+    to->sums = LHI_NEW(mem, point, 2 * from->count);
     if (!to->sums)
         return lhi_fail_nomem(err);
     size_t again = 0, kept = 0;
     while (kept < from->count) {
         int64_t a = again < from->count ? from->sums[again].stored : INT64_MAX;
         int64_t b = from->sums[kept].stored + op->bytes;
-        sum next = {a < b ? a : b, INT64_MAX};
+        point next = {a < b ? a : b, INT64_MAX};
         if (a == next.stored)
             next.recompute_ns = from->sums[again++].recompute_ns + op->ns;
         if (b == next.stored) {
@@ -65,26 +65,26 @@ static lh_status extend(lhi_arena *mem, bool front, const row *from,
     return LH_OK;
 }
 
-lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
+lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given, uint32_t n_ops,
                                 const lh_elastic_op *ops, bool front,
-                                lhi_arena *mem, lhi_elastic_sums *out,
+                                lhi_arena *mem, lhi_elastic_recompute_table *out,
                                 lh_error *err)
 {
     LHI_TRY(check_ops(given, n_ops, ops, err));
-    *out = (lhi_elastic_sums){.n_ops = n_ops, .ops = ops};
+    *out = (lhi_elastic_recompute_table){.n_ops = n_ops, .ops = ops};
     out->rows = LHI_NEW(mem, row, (size_t)n_ops + 1);
-    sum *start = LHI_NEW(mem, sum, 1);
+    point *start = LHI_NEW(mem, point, 1);
     if (!out->rows || !start)
         return lhi_fail_nomem(err);
     out->rows[0] = (row){start, 1};
     size_t total = 1;
     for (uint32_t k = 0; k < n_ops; k++)
-        LHI_TRY(extend(mem, front, &out->rows[k], &ops[k], &out->rows[k + 1],
+        LHI_TRY(merge_next_row(mem, front, &out->rows[k], &ops[k], &out->rows[k + 1],
                        &total, err));
     return LH_OK;
 }
 
-void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
+void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums, lhi_elastic_recompute_point at,
                             bool *recomputed)
 {
     for (uint32_t k = sums->n_ops; k-- > 0;) {

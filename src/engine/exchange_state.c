@@ -19,15 +19,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARRAYS = 1 + LHI_MOST_MOMENTS }; /* values and moments */
+enum { N_ARRAYS = 1 + LHI_MAX_MOMENTS }; /* values and moments */
 
 /* Returns the chunk that holds a tensor under the given layer partition. */
-static uint32_t chunk_with(const lhi_job *job, const uint32_t *first_layers,
+static uint32_t find_chunk(const lhi_job *job, const uint32_t *first_layers,
                            uint32_t index)
 {
     const lh_model *m = job->model->model;
     uint32_t c = 0, n = job->exec->n_chunks;
-    if (index < lhi_n_front_tensors(m))
+    if (index < lhi_count_front_tensors(m))
         return 0;
     if (index >= lhi_layer_tensor_index(m, m->layers))
         return n - 1;
@@ -38,33 +38,33 @@ static uint32_t chunk_with(const lhi_job *job, const uint32_t *first_layers,
 }
 
 /* Returns the rank that holds a tensor in one copy of the pipeline. */
-static uint32_t host_with(const lhi_job *job, const lhi_seats *seats,
+static uint32_t find_holder(const lhi_job *job, const lhi_rank_assignment *seats,
                           const uint32_t *first_layers, uint32_t index,
                           uint32_t copy)
 {
-    uint32_t c = chunk_with(job, first_layers, index);
-    return lhi_seats_host(seats, copy * job->exec->n_ranks +
+    uint32_t c = find_chunk(job, first_layers, index);
+    return lhi_rank_assignment_find_rank(seats, copy * job->exec->n_ranks +
                                      job->exec->chunk_ranks[c]);
 }
 
 /* Route for a tensor in one copy of the pipeline. */
-typedef struct way {
+typedef struct path_context {
     uint32_t from, to;
     uint32_t via; /* LH_NONE: direct */
-} way;
+} route;
 
-static way way_of(const lhi_exchange_options *o, uint32_t index, uint32_t copy)
+static route find_route(const lhi_state_migration_options *o, uint32_t index, uint32_t copy)
 {
-    way w = {host_with(o->job, o->before, o->layers_before, index, copy),
-             host_with(o->job, o->then, o->layers_then, index, copy), LH_NONE};
-    if (o->then && o->then->vias)
-        w.via = o->then->vias[lhi_seats_place(o->then, w.to)];
+    route w = {find_holder(o->job, o->old_assignment, o->old_first_layers, index, copy),
+             find_holder(o->job, o->new_assignment, o->new_first_layers, index, copy), LH_NONE};
+    if (o->new_assignment && o->new_assignment->relays)
+        w.via = o->new_assignment->relays[lhi_rank_assignment_find_place(o->new_assignment, w.to)];
     if (w.from == w.to || w.via == w.from)
         w.via = LH_NONE;
     return w;
 }
 
-static lhi_net_op *next_op(lhi_exchange_ops *all)
+static lhi_net_op *next_op(lhi_state_migration_ops *all)
 {
     lhi_net_op *op = &all->ops[all->n++];
     *op = (lhi_net_op){0};
@@ -73,28 +73,28 @@ static lhi_net_op *next_op(lhi_exchange_ops *all)
 
 /* A rank may receive one tensor twice from the same peer: to keep it, and to
  * relay it for another copy. The tag includes the copy. */
-static uint64_t state_tag(const lhi_exchange_options *o, uint32_t index,
+static uint64_t state_tag(const lhi_state_migration_options *o, uint32_t index,
                           uint32_t copy, uint32_t array)
 {
     uint32_t tensor = index * o->job->grid.replicas + copy;
-    return lhi_tag(LHI_TAG_STATE, o->turn, ARRAYS * tensor + array);
+    return lhi_tag(LHI_TAG_STATE, o->turn, N_ARRAYS * tensor + array);
 }
 
 /* Returns array `i` of a tensor state: its values or a moment. */
-static float *array_of(const lhi_train_carried *t, uint32_t i, size_t *n)
+static float *array_of(const lhi_train_tensor_state *t, uint32_t i, size_t *n)
 {
     *n = i == 0 ? t->n_values : t->n_moments;
     return i == 0 ? t->values : t->moments[i - 1];
 }
 
-static lh_status receive_all(const lhi_exchange_options *o, lhi_train *to,
-                             uint32_t copy, lhi_exchange_ops *ops,
+static lh_status receive_all(const lhi_state_migration_options *o, lhi_train *to,
+                             uint32_t copy, lhi_state_migration_ops *ops,
                              lh_error *err)
 {
-    uint32_t me = lhi_net_rank(o->net), n = lhi_train_n_carried(to);
+    uint32_t me = lhi_net_rank(o->net), n = lhi_train_count_tensor_states(to);
     for (uint32_t i = 0; i < n; i++) {
-        const lhi_train_carried t = lhi_train_carry(to, i);
-        const way w = way_of(o, t.index, copy);
+        const lhi_train_tensor_state t = lhi_train_get_tensor_state(to, i);
+        const route w = find_route(o, t.index, copy);
         for (uint32_t k = 0; w.from != me && k <= t.n; k++) {
             size_t values;
             float *array = array_of(&t, k, &values);
@@ -108,12 +108,12 @@ static lh_status receive_all(const lhi_exchange_options *o, lhi_train *to,
 }
 
 /* Copies a tensor that stays on this rank. */
-static void keep_here(const lhi_train_carried *t, lhi_train *to)
+static void copy_locally(const lhi_train_tensor_state *t, lhi_train *to)
 {
-    uint32_t n = lhi_train_n_carried(to), i = 0;
-    while (i < n && lhi_train_carry(to, i).index != t->index)
+    uint32_t n = lhi_train_count_tensor_states(to), i = 0;
+    while (i < n && lhi_train_get_tensor_state(to, i).index != t->index)
         i++;
-    const lhi_train_carried there = lhi_train_carry(to, i);
+    const lhi_train_tensor_state there = lhi_train_get_tensor_state(to, i);
     for (uint32_t k = 0; k <= t->n; k++) {
         size_t values;
         const float *array = array_of(t, k, &values);
@@ -121,7 +121,7 @@ static void keep_here(const lhi_train_carried *t, lhi_train *to)
     }
 }
 
-static lh_status send_array(const lhi_exchange_options *o, uint32_t to,
+static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                             uint64_t tag, const float *values, size_t n,
                             lhi_net_op *op, lh_error *err)
 {
@@ -130,16 +130,16 @@ static lh_status send_array(const lhi_exchange_options *o, uint32_t to,
                         err);
 }
 
-static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
+static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
                           lhi_train *to, uint32_t copy,
-                          lhi_exchange_ops *ops, lh_error *err)
+                          lhi_state_migration_ops *ops, lh_error *err)
 {
-    uint32_t me = lhi_net_rank(o->net), n = lhi_train_n_carried(from);
+    uint32_t me = lhi_net_rank(o->net), n = lhi_train_count_tensor_states(from);
     for (uint32_t i = 0; i < n; i++) {
-        const lhi_train_carried t = lhi_train_carry(from, i);
-        const way w = way_of(o, t.index, copy);
+        const lhi_train_tensor_state t = lhi_train_get_tensor_state(from, i);
+        const route w = find_route(o, t.index, copy);
         if (w.to == me)
-            keep_here(&t, to);
+            copy_locally(&t, to);
         for (uint32_t k = 0; w.to != me && k <= t.n; k++) {
             size_t values;
             const float *array = array_of(&t, k, &values);
@@ -153,20 +153,20 @@ static lh_status send_all(const lhi_exchange_options *o, lhi_train *from,
 
 /* --- relays --- */
 
-static uint32_t n_moments(const lhi_exchange_options *o)
+static uint32_t n_moments(const lhi_state_migration_options *o)
 {
-    return o->job->model->delayed_update ? LHI_MOST_MOMENTS
-                                         : LHI_MOST_MOMENTS - 1;
+    return o->job->model->delayed_update ? LHI_MAX_MOMENTS
+                                         : LHI_MAX_MOMENTS - 1;
 }
 
 /* Counts the values in one array of a tensor for one replica. */
-static size_t array_size(const lhi_exchange_options *o,
+static size_t array_size(const lhi_state_migration_options *o,
                          const lhi_model_tensor *t, uint32_t array,
                          uint32_t copy)
 {
     const lhi_job *job = o->job;
     const lhi_shard_groups shards =
-        lhi_shard_groups_of(job->model, job->grid.replicas, 0, copy);
+        lhi_shard_groups_find(job->model, job->grid.replicas, 0, copy);
     size_t share = t->n / shards.n_shards + (t->n % shards.n_shards != 0);
     size_t first = share * shards.shard < t->n ? share * shards.shard : t->n;
     size_t piece = t->n - first < share ? t->n - first : share;
@@ -174,12 +174,12 @@ static size_t array_size(const lhi_exchange_options *o,
 }
 
 /* Relays the arrays of one tensor from one rank to another through `room`. */
-static lh_status pass_tensor(const lhi_exchange_options *o, const way *w,
+static lh_status relay_tensor(const lhi_state_migration_options *o, const route *w,
                              uint32_t index, uint32_t copy, float *room,
-                             lhi_exchange_ops *ops, lh_error *err)
+                             lhi_state_migration_ops *ops, lh_error *err)
 {
     lhi_model_tensor t;
-    lhi_model_tensor_of(o->job->model->model, index, &t);
+    lhi_describe_model_tensor(o->job->model->model, index, &t);
     const size_t n_before = ops->n;
     for (uint32_t k = 0; k <= n_moments(o); k++) {
         const uint64_t tag = state_tag(o, index, copy, k);
@@ -197,89 +197,89 @@ static lh_status pass_tensor(const lhi_exchange_options *o, const way *w,
 }
 
 /* Returns the size of the largest array that this rank relays; 0: none. */
-static size_t most_to_pass(const lhi_exchange_options *o)
+static size_t max_relay_size(const lhi_state_migration_options *o)
 {
     const lh_model *m = o->job->model->model;
     const uint32_t me = lhi_net_rank(o->net);
     size_t most = 0;
-    for (uint32_t i = 0; i < lhi_n_model_tensors(m); i++)
+    for (uint32_t i = 0; i < lhi_count_model_tensors(m); i++)
         for (uint32_t r = 0; r < o->job->grid.replicas; r++) {
             lhi_model_tensor t;
-            if (way_of(o, i, r).via != me)
+            if (find_route(o, i, r).via != me)
                 continue;
-            lhi_model_tensor_of(m, i, &t);
+            lhi_describe_model_tensor(m, i, &t);
             most = t.n > most ? t.n : most;
         }
     return most;
 }
 
-static lh_status pass_all(const lhi_exchange_options *o, lhi_exchange_ops *ops,
+static lh_status relay_all(const lhi_state_migration_options *o, lhi_state_migration_ops *ops,
                           lh_error *err)
 {
-    const uint32_t n = lhi_n_model_tensors(o->job->model->model);
+    const uint32_t n = lhi_count_model_tensors(o->job->model->model);
     const uint32_t me = lhi_net_rank(o->net);
-    for (uint32_t i = 0; ops->room_to_pass && i < n; i++)
+    for (uint32_t i = 0; ops->relay_buffer && i < n; i++)
         for (uint32_t r = 0; r < o->job->grid.replicas; r++) {
-            const way w = way_of(o, i, r);
+            const route w = find_route(o, i, r);
             if (w.via == me)
                 LHI_TRY(
-                    pass_tensor(o, &w, i, r, ops->room_to_pass, ops, err));
+                    relay_tensor(o, &w, i, r, ops->relay_buffer, ops, err));
         }
     return LH_OK;
 }
 
 /* --- migration --- */
 
-static lh_status make_room(const lhi_exchange_options *o, size_t n,
-                           lhi_exchange_ops *ops, lh_error *err)
+static lh_status allocate_ops(const lhi_state_migration_options *o, size_t n,
+                           lhi_state_migration_ops *ops, lh_error *err)
 {
-    const size_t most = o->then && o->then->vias ? most_to_pass(o) : 0;
-    lhi_exchange_ops_fini(ops);
+    const size_t most = o->new_assignment && o->new_assignment->relays ? max_relay_size(o) : 0;
+    lhi_state_migration_ops_fini(ops);
     ops->ops = calloc(n + 1, sizeof *ops->ops);
     if (most > 0)
-        ops->room_to_pass = malloc(most * sizeof *ops->room_to_pass);
-    return ops->ops && (ops->room_to_pass || most == 0) ? LH_OK
+        ops->relay_buffer = malloc(most * sizeof *ops->relay_buffer);
+    return ops->ops && (ops->relay_buffer || most == 0) ? LH_OK
                                                         : lhi_fail_nomem(err);
 }
 
-void lhi_exchange_ops_fini(lhi_exchange_ops *ops)
+void lhi_state_migration_ops_fini(lhi_state_migration_ops *ops)
 {
     free(ops->ops);
-    free(ops->room_to_pass);
-    *ops = (lhi_exchange_ops){0};
+    free(ops->relay_buffer);
+    *ops = (lhi_state_migration_ops){0};
 }
 
-lh_status lhi_exchange_state(const lhi_exchange_options *o, lhi_train *from,
-                             lhi_train *to, lhi_exchange_ops *ops,
+lh_status lhi_state_migration_run(const lhi_state_migration_options *o, lhi_train *from,
+                             lhi_train *to, lhi_state_migration_ops *ops,
                              lh_error *err)
 {
     uint32_t me = lhi_net_rank(o->net), per = o->job->exec->n_ranks;
-    LHI_TRY(make_room(o,
-                      ARRAYS * ((size_t)lhi_train_n_carried(from) +
-                                lhi_train_n_carried(to)),
+    LHI_TRY(allocate_ops(o,
+                      N_ARRAYS * ((size_t)lhi_train_count_tensor_states(from) +
+                                lhi_train_count_tensor_states(to)),
                       ops, err));
-    LHI_TRY(receive_all(o, to, lhi_seats_place(o->then, me) / per, ops, err));
+    LHI_TRY(receive_all(o, to, lhi_rank_assignment_find_place(o->new_assignment, me) / per, ops, err));
     LHI_TRY(
-        send_all(o, from, to, lhi_seats_place(o->before, me) / per, ops, err));
-    LHI_TRY(pass_all(o, ops, err));
+        send_all(o, from, to, lhi_rank_assignment_find_place(o->old_assignment, me) / per, ops, err));
+    LHI_TRY(relay_all(o, ops, err));
     for (size_t i = 0; i < ops->n; i++)
         LHI_TRY(lhi_net_wait(o->net, &ops->ops[i], 0, err));
-    lhi_exchange_ops_fini(ops);
+    lhi_state_migration_ops_fini(ops);
     return LH_OK;
 }
 
-uint64_t lhi_exchange_bytes(const lhi_exchange_options *o)
+uint64_t lhi_state_migration_count_bytes(const lhi_state_migration_options *o)
 {
     const lh_model *m = o->job->model->model;
-    uint32_t n = lhi_n_model_tensors(m), replicas = o->job->grid.replicas;
+    uint32_t n = lhi_count_model_tensors(m), replicas = o->job->grid.replicas;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t r = 0; r < replicas; r++) {
-            const way w = way_of(o, i, r);
+            const route w = find_route(o, i, r);
             lhi_model_tensor t;
             if (w.from == w.to)
                 continue;
-            lhi_model_tensor_of(m, i, &t);
+            lhi_describe_model_tensor(m, i, &t);
             for (uint32_t k = 0; k <= n_moments(o); k++)
                 sum += (w.via == LH_NONE ? 1 : 2) * sizeof(float) *
                        array_size(o, &t, k, r);

@@ -19,24 +19,24 @@ void lh_exec_free(lh_exec *exec)
     lhi_arena_free(exec->mem);
 }
 
-lh_sim_options lhi_exec_sim_on(const lh_exec *exec, lh_data_path path,
+lh_sim_options lhi_exec_sim_options_on(const lh_exec *exec, lh_data_path path,
                                const bool *delegated)
 {
     const lh_exec_options *o = &exec->options;
     const bool all = path == LH_DATA_PATH_DELEGATED;
     return (lh_sim_options){.size = sizeof(lh_sim_options),
                             .receives = all ? LH_RECEIVES_EARLY : o->receives,
-                            .own_receives = true,
+                            .override_receives = true,
                             .coupled_queue = all ? 0 : o->coupled_queue,
                             .fifo = o->fifo,
                             .delegated = delegated,
                             .host_copy_ns = o->host_copy_ns};
 }
 
-lh_sim_options lhi_exec_sim(const lh_exec *exec)
+lh_sim_options lhi_exec_sim_options(const lh_exec *exec)
 {
     const lh_exec_options *o = &exec->options;
-    return lhi_exec_sim_on(exec, o->path, o->delegation->links);
+    return lhi_exec_sim_options_on(exec, o->path, o->delegation->links);
 }
 
 uint32_t lh_exec_n_ranks(const lh_exec *exec)
@@ -54,9 +54,9 @@ uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank)
     return exec->ranks[rank].n_slots;
 }
 
-uint32_t lh_exec_sends_under_way(const lh_exec *exec, uint32_t rank)
+uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank)
 {
-    return exec->ranks[rank].n_under_way;
+    return exec->ranks[rank].n_in_flight;
 }
 
 const char *lh_exec_link_name(const lh_exec *exec, uint32_t link)

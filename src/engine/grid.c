@@ -12,42 +12,42 @@ lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
                                 g->tensor,    g->expert,   g->expert_tensor};
     uint64_t n = 1;
     for (unsigned i = 0; i < sizeof degrees / sizeof *degrees; i++)
-        if (degrees[i] == 0 || degrees[i] > LHI_NET_MOST_RANKS)
+        if (degrees[i] == 0 || degrees[i] > LHI_NET_MAX_RANKS)
             return lhi_fail(err, LH_EINVAL,
                             "there are %" PRIu32 " ranks in a row, and may be "
                             "1 to %d",
-                            degrees[i], LHI_NET_MOST_RANKS);
+                            degrees[i], LHI_NET_MAX_RANKS);
     for (unsigned i = 0; i < 4; i++) /* so that each product fits */
-        if ((n *= degrees[i]) > LHI_NET_MOST_RANKS)
+        if ((n *= degrees[i]) > LHI_NET_MAX_RANKS)
             return lhi_fail(err, LH_EINVAL,
                             "%" PRIu32 " devices, %" PRIu32
                             " replicas, context "
                             "%" PRIu32 " and tensor %" PRIu32 " make more "
                             "than %d ranks",
                             g->n_devices, g->replicas, g->context, g->tensor,
-                            LHI_NET_MOST_RANKS);
-    if (lhi_grid_copies(g) % (g->expert * g->expert_tensor) != 0)
+                            LHI_NET_MAX_RANKS);
+    if (lhi_grid_count_copies(g) % (g->expert * g->expert_tensor) != 0)
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " ranks of a device are no multiple of "
                         "expert %" PRIu32 " times expert_tensor %" PRIu32,
-                        lhi_grid_copies(g), g->expert, g->expert_tensor);
+                        lhi_grid_count_copies(g), g->expert, g->expert_tensor);
     return LH_OK;
 }
 
-uint32_t lhi_grid_copies(const lhi_grid *g)
+uint32_t lhi_grid_count_copies(const lhi_grid *g)
 {
     return g->replicas * g->context * g->tensor;
 }
 
-uint32_t lhi_grid_ranks(const lhi_grid *g)
+uint32_t lhi_grid_count_ranks(const lhi_grid *g)
 {
-    return g->n_devices * lhi_grid_copies(g);
+    return g->n_devices * lhi_grid_count_copies(g);
 }
 
-lhi_grid_place lhi_grid_place_of(const lhi_grid *g, uint32_t rank)
+lhi_grid_coords lhi_grid_find_coords(const lhi_grid *g, uint32_t rank)
 {
     uint32_t copy = rank / g->n_devices;
-    return (lhi_grid_place){
+    return (lhi_grid_coords){
         .device = rank % g->n_devices,
         .tensor = copy % g->tensor,
         .context = copy / g->tensor % g->context,
@@ -58,14 +58,14 @@ lhi_grid_place lhi_grid_place_of(const lhi_grid *g, uint32_t rank)
     };
 }
 
-uint32_t lhi_grid_rank_of(const lhi_grid *g, const lhi_grid_place *at)
+uint32_t lhi_grid_find_rank(const lhi_grid *g, const lhi_grid_coords *at)
 {
     uint32_t copy =
         (at->replica * g->context + at->context) * g->tensor + at->tensor;
     return copy * g->n_devices + at->device;
 }
 
-uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
+uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     switch (kind) {
     case LHI_GRID_TENSOR:
@@ -79,23 +79,23 @@ uint32_t lhi_grid_size(const lhi_grid *g, lhi_grid_kind kind)
     case LHI_GRID_EXPERT_TENSOR:
         return g->expert_tensor;
     case LHI_GRID_EXPERT_SLICES:
-        return lhi_grid_copies(g) / g->expert;
+        return lhi_grid_count_copies(g) / g->expert;
     case LHI_GRID_COPIES:
-        return lhi_grid_copies(g);
+        return lhi_grid_count_copies(g);
     default:
-        return lhi_grid_copies(g) / (g->expert * g->expert_tensor);
+        return lhi_grid_count_copies(g) / (g->expert * g->expert_tensor);
     }
 }
 
 /* Returns how many consecutive copies are members at a time. */
-static uint32_t run_of(const lhi_grid *g, lhi_grid_kind kind)
+static uint32_t run_length(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;
 }
 
 /* Returns the distance, in copies, between members or between runs of
  * consecutive members. */
-static uint32_t stride_of(const lhi_grid *g, lhi_grid_kind kind)
+static uint32_t stride_of(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     switch (kind) {
     case LHI_GRID_CONTEXT:
@@ -111,11 +111,11 @@ static uint32_t stride_of(const lhi_grid *g, lhi_grid_kind kind)
     }
 }
 
-uint32_t lhi_grid_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t rank,
+uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t rank,
                         uint32_t *ranks)
 {
-    uint32_t n = lhi_grid_size(g, kind), stride = stride_of(g, kind);
-    uint32_t run = run_of(g, kind), copy = rank / g->n_devices;
+    uint32_t n = lhi_grid_group_size(g, kind), stride = stride_of(g, kind);
+    uint32_t run = run_length(g, kind), copy = rank / g->n_devices;
     uint32_t mine = copy / stride % (n / run), at = copy % run;
     uint32_t first = copy - mine * stride - at;
     for (uint32_t i = 0; i < n; i++)
@@ -127,11 +127,11 @@ uint32_t lhi_grid_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t rank,
 /* Returns the node of a rank. */
 static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
 {
-    return nodes[(size_t)(rank % g->n_devices) * lhi_grid_copies(g) +
+    return nodes[(size_t)(rank % g->n_devices) * lhi_grid_count_copies(g) +
                  rank / g->n_devices];
 }
 
-uint32_t lhi_grid_near(const lhi_grid *g, const uint32_t *nodes, uint32_t n,
+uint32_t lhi_grid_select_same_node(const lhi_grid *g, const uint32_t *nodes, uint32_t n,
                        uint32_t *ranks, uint32_t *mine)
 {
     const uint32_t me = ranks[*mine], node = node_of(g, nodes, me);

@@ -8,8 +8,8 @@
  * Megatron-LM; rank r is device r % n_devices in copy r / n_devices. Expert
  * groups divide the same copies again: expert tensor first, then expert, then
  * expert replica. They therefore lie inside the data-parallel ranks. */
-#ifndef LHI_GRID_H
-#define LHI_GRID_H
+#ifndef LHI_PROCESS_GRID_H
+#define LHI_PROCESS_GRID_H
 
 #include <longhaul/status.h>
 
@@ -23,14 +23,14 @@ typedef struct lhi_grid {
 } lhi_grid;
 
 /* A rank's coordinates in the grid. */
-typedef struct lhi_grid_place {
+typedef struct lhi_grid_coords {
     uint32_t device, replica, context, tensor;
     /* In the expert grid: */
     uint32_t expert, expert_tensor, expert_replica;
-} lhi_grid_place;
+} lhi_grid_coords;
 
 /* Kinds of groups among a rank's counterparts. */
-typedef enum lhi_grid_kind {
+typedef enum lhi_grid_group_kind {
     LHI_GRID_TENSOR,
     LHI_GRID_CONTEXT,
     LHI_GRID_DATA,          /* sum gradients: replicas and contexts */
@@ -40,31 +40,31 @@ typedef enum lhi_grid_kind {
     LHI_GRID_EXPERT_SLICES, /* hold the same experts or slices of them */
     LHI_GRID_COPIES,        /* all copies */
     LHI_N_GRID_KINDS
-} lhi_grid_kind;
+} lhi_grid_group_kind;
 
 /* Checks the degrees. LH_EINVAL: a degree is 0, experts do not divide the
  * copies, or there are too many ranks. */
 lh_status lhi_grid_check(const lhi_grid *grid, lh_error *err);
 
 /* Returns the number of copies of the pipeline. */
-uint32_t lhi_grid_copies(const lhi_grid *grid);
+uint32_t lhi_grid_count_copies(const lhi_grid *grid);
 /* Returns the number of ranks. */
-uint32_t lhi_grid_ranks(const lhi_grid *grid);
+uint32_t lhi_grid_count_ranks(const lhi_grid *grid);
 /* Returns a rank's coordinates. */
-lhi_grid_place lhi_grid_place_of(const lhi_grid *grid, uint32_t rank);
+lhi_grid_coords lhi_grid_find_coords(const lhi_grid *grid, uint32_t rank);
 /* Returns the rank at the given coordinates; the expert coordinates follow from
  * the others and are ignored. */
-uint32_t lhi_grid_rank_of(const lhi_grid *grid, const lhi_grid_place *place);
+uint32_t lhi_grid_find_rank(const lhi_grid *grid, const lhi_grid_coords *place);
 
 /* Returns the group size for a kind. */
-uint32_t lhi_grid_size(const lhi_grid *grid, lhi_grid_kind kind);
+uint32_t lhi_grid_group_size(const lhi_grid *grid, lhi_grid_group_kind kind);
 /* Lists the group that contains `rank` in ascending order, ranks[0..size-1].
  * Returns the rank's index in it. */
-uint32_t lhi_grid_group(const lhi_grid *grid, lhi_grid_kind kind, uint32_t rank,
+uint32_t lhi_grid_find_group(const lhi_grid *grid, lhi_grid_group_kind kind, uint32_t rank,
                         uint32_t *ranks);
 /* Moves the members on the node of ranks[*mine] to the front and updates *mine.
  * Returns their number. nodes: per stage and copy, as in lh_train_model. */
-uint32_t lhi_grid_near(const lhi_grid *grid, const uint32_t *nodes, uint32_t n,
+uint32_t lhi_grid_select_same_node(const lhi_grid *grid, const uint32_t *nodes, uint32_t n,
                        uint32_t *ranks, uint32_t *mine);
 
 #endif

@@ -11,20 +11,20 @@
 #include <stdlib.h>
 
 /* A pass output that waits for its notice. */
-typedef struct made {
+typedef struct planning_result {
     lhi_buffer *buffer;
     int64_t ns;
-} made;
+} ready_output;
 
 /* A notice that a receive is posted. */
 typedef struct notice {
     lhi_net_op op;
-    unsigned char bytes[LHI_NOTICE_BYTES];
+    unsigned char bytes[LHI_RECEIVE_NOTICE_BYTES];
 } notice;
 
 /* Sends the messages for one peer. */
 typedef struct sender {
-    lhi_late *late;
+    lhi_rendezvous *late;
     pthread_t thread;
     uint32_t peer, n;
     uint32_t *passes; /* this rank's passes in the peer's post order */
@@ -34,11 +34,11 @@ typedef struct sender {
 } sender;
 
 /* State of the rendezvous protocol on one rank. */
-struct lhi_late {
+struct lhi_rendezvous {
     lhi_rank *rank;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    made *made;      /* per pass */
+    ready_output *made;      /* per pass */
     notice *notices; /* sent, per post */
     uint32_t n_notices;
     uint32_t n_senders, n_busy;
@@ -49,7 +49,7 @@ struct lhi_late {
 };
 
 /* Checks whether a validation step skips the pass. */
-static bool validates_away(const sender *s, uint32_t pass)
+static bool skips_in_validation(const sender *s, uint32_t pass)
 {
     return s->late->kind == LHI_STEP_VALIDATE &&
            s->late->rank->program->passes[pass].pass.kind != LH_F;
@@ -57,26 +57,26 @@ static bool validates_away(const sender *s, uint32_t pass)
 
 static lh_status send_one(sender *s, uint32_t pass)
 {
-    lhi_late *late = s->late;
+    lhi_rendezvous *late = s->late;
     lhi_rank *rank = late->rank;
     const lhi_exec_pass *p = &rank->program->passes[pass];
     notice heard = {0};
     int64_t posted_ns;
     LHI_TRY(lhi_net_receive(
-        rank->o.net, lhi_rank_host(rank, s->peer),
+        rank->o.net, lhi_rank_of_stage(rank, s->peer),
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, p->output),
         heard.bytes, sizeof heard.bytes, &heard.op, &s->err));
     LHI_TRY(lhi_net_wait(rank->o.net, &heard.op, 0, &s->err));
     lh_status status =
-        lhi_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err);
+        lhi_receive_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err);
     if (status != LH_OK) {
-        lhi_wrap(&s->err, "rank %u sends", lhi_rank_host(rank, s->peer));
+        lhi_fail_add_context(&s->err, "rank %u sends", lhi_rank_of_stage(rank, s->peer));
         return status;
     }
     pthread_mutex_lock(&late->lock);
     while (!late->made[pass].buffer && !late->stop)
         pthread_cond_wait(&late->changed, &late->lock);
-    made what = late->made[pass];
+    ready_output what = late->made[pass];
     pthread_mutex_unlock(&late->lock);
     if (!what.buffer)
         return lhi_fail(&s->err, LH_ECANCELED, "stopped");
@@ -88,7 +88,7 @@ static lh_status send_one(sender *s, uint32_t pass)
 static void *sender_main(void *of)
 {
     sender *s = of;
-    lhi_late *late = s->late;
+    lhi_rendezvous *late = s->late;
     uint64_t round = 0;
     pthread_mutex_lock(&late->lock);
     for (;;) {
@@ -100,7 +100,7 @@ static void *sender_main(void *of)
         pthread_mutex_unlock(&late->lock);
         lh_status status = LH_OK;
         for (uint32_t i = 0; i < s->n && status == LH_OK; i++)
-            if (!validates_away(s, s->passes[i]))
+            if (!skips_in_validation(s, s->passes[i]))
                 status = send_one(s, s->passes[i]);
         pthread_mutex_lock(&late->lock);
         s->status = status;
@@ -113,7 +113,7 @@ static void *sender_main(void *of)
 
 /* Lists this rank's passes in the order in which `peer` posts their messages.
  */
-static lh_status fill_sender(lhi_late *late, sender *s, uint32_t peer,
+static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
                              const uint32_t *maker, lh_error *err)
 {
     lhi_rank *rank = late->rank;
@@ -129,7 +129,7 @@ static lh_status fill_sender(lhi_late *late, sender *s, uint32_t peer,
     return LH_OK;
 }
 
-static lh_status make_senders(lhi_late *late, lh_error *err)
+static lh_status make_senders(lhi_rendezvous *late, lh_error *err)
 {
     lhi_rank *rank = late->rank;
     const lhi_exec_rank *program = rank->program;
@@ -137,7 +137,7 @@ static lh_status make_senders(lhi_late *late, lh_error *err)
         LHI_NEW(rank->mem, uint32_t, 2 * (size_t)rank->o.exec->n_half);
     bool *sends = LHI_NEW(rank->mem, bool, rank->o.exec->n_ranks);
     late->senders = LHI_NEW(rank->mem, sender, rank->o.exec->n_ranks);
-    late->made = LHI_NEW(rank->mem, made, program->n_passes);
+    late->made = LHI_NEW(rank->mem, ready_output, program->n_passes);
     late->notices = LHI_NEW(rank->mem, notice, program->n_posts);
     if (!maker || !sends || !late->senders || !late->made || !late->notices)
         return lhi_fail_nomem(err);
@@ -157,7 +157,7 @@ static lh_status make_senders(lhi_late *late, lh_error *err)
 
 /* Started by the thread that runs passes, so that they inherit its priority and
  * timer slack. */
-static lh_status start_senders(lhi_late *late, lh_error *err)
+static lh_status start_senders(lhi_rendezvous *late, lh_error *err)
 {
     for (uint32_t i = 0; i < late->n_senders; i++) {
         sender *s = &late->senders[i];
@@ -170,19 +170,19 @@ static lh_status start_senders(lhi_late *late, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_late_make(lhi_rank *rank, lh_error *err)
+lh_status lhi_rendezvous_make(lhi_rank *rank, lh_error *err)
 {
-    lhi_late *late = LHI_NEW(rank->mem, lhi_late, 1);
+    lhi_rendezvous *late = LHI_NEW(rank->mem, lhi_rendezvous, 1);
     if (!late)
         return lhi_fail_nomem(err);
     late->rank = rank;
     pthread_mutex_init(&late->lock, NULL);
     pthread_cond_init(&late->changed, NULL);
-    rank->late = late;
+    rank->rendezvous = late;
     return make_senders(late, err);
 }
 
-void lhi_late_stop(lhi_late *late)
+void lhi_rendezvous_stop(lhi_rendezvous *late)
 {
     pthread_mutex_lock(&late->lock);
     late->stop = true;
@@ -195,11 +195,11 @@ void lhi_late_stop(lhi_late *late)
     }
 }
 
-void lhi_late_free(lhi_late *late)
+void lhi_rendezvous_free(lhi_rendezvous *late)
 {
     if (!late)
         return;
-    lhi_late_stop(late);
+    lhi_rendezvous_stop(late);
     for (uint32_t i = 0; late->made && i < late->rank->program->n_passes; i++)
         if (late->made[i].buffer)
             lhi_pool_give(&late->rank->pool, late->made[i].buffer);
@@ -207,7 +207,7 @@ void lhi_late_free(lhi_late *late)
     pthread_mutex_destroy(&late->lock);
 }
 
-lh_status lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind,
+lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step, lhi_step_kind kind,
                          lh_error *err)
 {
     LHI_TRY(start_senders(late, err));
@@ -222,30 +222,30 @@ lh_status lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind,
     return LH_OK;
 }
 
-lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
+lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late, const lhi_exec_post *post,
                           int64_t posted_ns, lh_error *err)
 {
     lhi_rank *rank = late->rank;
     notice *n = &late->notices[late->n_notices++];
     *n = (notice){0};
-    lhi_notice_write(posted_ns, n->bytes);
+    lhi_receive_notice_write(posted_ns, n->bytes);
     return lhi_net_send(
-        rank->o.net, lhi_rank_host(rank, post->peer),
+        rank->o.net, lhi_rank_of_stage(rank, post->peer),
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, post->input),
         n->bytes, sizeof n->bytes, LHI_NET_NO_LINK, lhi_now_ns(),
         LHI_NET_NO_TURN, &n->op, err);
 }
 
-void lhi_late_made(lhi_late *late, uint32_t pass, lhi_buffer *buffer,
+void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass, lhi_buffer *buffer,
                    int64_t made_ns)
 {
     pthread_mutex_lock(&late->lock);
-    late->made[pass] = (made){buffer, made_ns};
+    late->made[pass] = (ready_output){buffer, made_ns};
     pthread_cond_broadcast(&late->changed);
     pthread_mutex_unlock(&late->lock);
 }
 
-lh_status lhi_late_end(lhi_late *late, lh_error *err)
+lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err)
 {
     lhi_rank *rank = late->rank;
     pthread_mutex_lock(&late->lock);
@@ -259,11 +259,11 @@ lh_status lhi_late_end(lhi_late *late, lh_error *err)
     LHI_TRY(status);
     for (uint32_t i = 0; i < rank->program->n_passes; i++)
         if (late->made[i].buffer) {
-            lhi_pool_sent(&rank->pool, late->made[i].buffer);
+            lhi_pool_give_after_send(&rank->pool, late->made[i].buffer);
             late->made[i].buffer = NULL;
         }
     for (uint32_t i = 0; i < late->n_notices; i++)
-        LHI_TRY(lhi_net_wait_unless(rank->o.net, &late->notices[i].op,
+        LHI_TRY(lhi_net_wait_or_stop(rank->o.net, &late->notices[i].op,
                                     rank->o.stop, err));
     return LH_OK;
 }

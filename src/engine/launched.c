@@ -12,7 +12,7 @@
 
 /* mpirun kills all processes when one ends: processes without a message wait,
  * so that the one with the message ends first. */
-static void leave_saying(const lhi_job *job, const char *why)
+static void exit_with_message(const lhi_job *job, const char *why)
 {
     if (job->o.failed)
         job->o.failed(job->o.context, why);
@@ -24,10 +24,10 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
                                size_t *size, lh_error *err)
 {
     const lhi_job *job = of;
-    lh_status status = lhi_job_rank(net, of, result, size, err);
-    bool speaks = status == LH_OK || lhi_net_speaks(net);
+    lh_status status = lhi_job_run_rank(net, of, result, size, err);
+    bool speaks = status == LH_OK || lhi_net_is_reporter(net);
     if (status != LH_OK && status != LH_ECANCELED)
-        leave_saying(job, speaks ? lhi_net_failure(net) : NULL);
+        exit_with_message(job, speaks ? lhi_net_failure(net) : NULL);
     return status;
 }
 
@@ -35,11 +35,11 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                              uint32_t n_ranks, const char *how, lh_error *err)
 {
-    uint32_t n = lhi_grid_ranks(&job->grid);
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
     if (n_ranks == n)
         return LH_OK;
     if (rank != 0) /* all ranks detect it; rank 0 reports it */
-        leave_saying(job, NULL);
+        exit_with_message(job, NULL);
     return lhi_fail(err, LH_EINVAL,
                     "%" PRIu32 " ranks were started, but the plan has "
                     "%" PRIu32 ": %s %" PRIu32,
@@ -48,7 +48,7 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
 
 /* Names the job by its Slurm step and its digest, so that ranks with another
  * configuration do not connect. */
-static void name_task_job(const lhi_slurm *s, const unsigned char digest[32],
+static void format_job_name(const lhi_slurm_settings *s, const unsigned char digest[32],
                           char *out, size_t room)
 {
     int n = snprintf(out, room, "%s ", s->job);
@@ -61,19 +61,19 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
                           const lhi_net_link *links, lhi_rank_result *result,
                           lh_error *err)
 {
-    lhi_slurm s;
+    lhi_slurm_settings s;
     lhi_net *net = NULL;
     unsigned char digest[32];
-    lh_status status = lhi_slurm_look(&s, err);
+    lh_status status = lhi_slurm_read_environment(&s, err);
     if (status != LH_OK) {
-        if (!lhi_slurm_leads())
-            leave_saying(job, NULL);
+        if (!lhi_slurm_is_first_rank())
+            exit_with_message(job, NULL);
         return status;
     }
     LHI_TRY(check_ranks(job, s.rank, s.n_ranks, "srun -n", err));
     char name[2 * sizeof digest + sizeof s.job + 1];
-    LHI_TRY(lhi_job_digest_of(job, digest, err));
-    name_task_job(&s, digest, name, sizeof name);
+    LHI_TRY(lhi_job_compute_digest(job, digest, err));
+    format_job_name(&s, digest, name, sizeof name);
     const lhi_tcp_options o = {.rank = s.rank,
                                .n_ranks = s.n_ranks,
                                .host = s.host,
@@ -81,7 +81,7 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
                                .job = name,
                                .secret = s.secret,
                                .secret_size = strlen(s.secret),
-                               .join_ns = LHI_SLURM_JOIN_NS,
+                               .join_ns = LHI_SLURM_JOIN_TIMEOUT_NS,
                                .n_links = n_links,
                                .links = links,
                                .insecure = job->o.insecure,
@@ -90,44 +90,44 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
     status = strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
                                                   : lhi_net_tcp(&o, &net, err);
     if (status == LH_EINVAL && s.rank != 0) /* all ranks detect it */
-        leave_saying(job, NULL);
+        exit_with_message(job, NULL);
     if (status != LH_OK)
         return status;
     return lhi_rank_run(net, launched_main, job, result, err);
 }
 
-lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
+lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                            const lhi_net_link *links, lhi_rank_result *result,
                            lh_error *err)
 {
     lhi_mpi *mpi;
-    uint32_t n = lhi_grid_ranks(&job->grid);
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
     job->launched = true;
-    if (lhi_slurm_launched())
+    if (lhi_slurm_is_launched())
         return run_task(job, n_links, links, result, err);
-    if (!lhi_mpi_launched())
+    if (!lhi_mpi_is_launched())
         return lhi_fail(err, LH_EINVAL,
                         "transport %s carries messages between processes that "
                         "mpirun or srun has started: mpirun -np %" PRIu32
                         " longhaul train ..., or srun -n %" PRIu32,
                         job->o.transport, n, n);
-    lhi_mpi_work work = {.transport = job->o.transport,
+    lhi_mpi_setup work = {.transport = job->o.transport,
                          .insecure = job->o.insecure,
                          .n_rails = job->o.n_rails,
                          .rails = job->o.rails,
                          .n_links = n_links,
                          .links = links};
-    LHI_TRY(lhi_job_digest_of(job, work.digest, err));
+    LHI_TRY(lhi_job_compute_digest(job, work.digest, err));
     LHI_TRY(lhi_mpi_start(&mpi, err));
     lh_status status = check_ranks(job, lhi_mpi_rank(mpi), lhi_mpi_n_ranks(mpi),
                                    "mpirun -np", err);
     if (status == LH_OK) {
-        status = lhi_mpi_meet(mpi, &work, err);
+        status = lhi_mpi_exchange(mpi, &work, err);
         if (status != LH_OK && lhi_mpi_rank(mpi) != 0)
-            leave_saying(job, NULL);
+            exit_with_message(job, NULL);
     }
     if (status == LH_OK)
         status = lhi_mpi_run(mpi, &work, launched_main, job, result, err);
-    lhi_mpi_end(mpi, status != LH_OK);
+    lhi_mpi_finalise(mpi, status != LH_OK);
     return status;
 }

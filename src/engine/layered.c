@@ -7,27 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOMS = 2 }; /* one in use, one being filled or drained */
+enum { N_BUFFERS = 2 }; /* one in use, one being filled or drained */
 
 /* Kinds of communication that the thread runs in order. */
-typedef enum sending_kind {
+typedef enum communication_kind {
     GATHER_PART,
     GATHER_CHUNK, /* whole chunk, if values are not sharded */
     SCATTER_PART,
     SUM_CHUNK, /* over sites with the same sharding */
-} sending_kind;
+} communication_kind;
 
 /* A queued communication. */
-typedef struct sending {
-    sending_kind kind;
+typedef struct queued_communication {
+    communication_kind kind;
     uint32_t chunk, part;
     float *room;
-    bool adds;
+    bool accumulates;
     bool is_planned; /* the pipeline has an operation for it */
     uint64_t tag;
     int64_t launched_ns;
     int64_t *arrive_ns; /* receives the arrival time; NULL */
-} sending;
+} queued_communication;
 
 /* A buffer for one layer's parameters or gradients. */
 typedef struct room {
@@ -38,15 +38,15 @@ typedef struct room {
 } room;
 
 /* State of FSDP on one rank. */
-struct lhi_layered {
-    lhi_shards_options o;
-    lhi_arena *mem, *rooms; /* bookkeeping; counted buffers */
+struct lhi_fsdp {
+    lhi_sharding_options o;
+    lhi_arena *mem, *buffers; /* bookkeeping; counted buffers */
     const lhi_exec_rank *program;
-    lhi_part_exchange exchange;
-    lhi_part_hooks hooks;
+    lhi_part_collectives exchange;
+    lhi_device_part_hooks hooks;
     bool shards_values;
-    room values[ROOMS], gradients[ROOMS];
-    uint32_t n_rooms, next_gradients;
+    room values[N_BUFFERS], gradients[N_BUFFERS];
+    uint32_t n_buffers, next_gradients;
     uint64_t turn, step;
     bool validates;
     uint32_t number;     /* next collective in the step, for tags */
@@ -61,39 +61,39 @@ struct lhi_layered {
     pthread_cond_t changed;
     pthread_t thread;
     bool has_thread, stop;
-    sending *queue;
-    uint32_t queue_room;
+    queued_communication *queue;
+    uint32_t queue_capacity;
     uint64_t n_queued, n_done;
     int64_t free_ns;  /* emulated: when the link is free */
     int64_t last_ns;  /* last arrival in the step */
     int64_t parts_ns; /* last arrival without a pipeline operation */
-    lhi_played *played;
+    lhi_collective_record *played;
     uint32_t n_played;
     lh_status status;
     lh_error err;
 };
 
-static uint32_t parts_of(const lhi_layered *l, uint32_t chunk)
+static uint32_t parts_of(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.device->ops->n_parts(l->o.device, chunk);
 }
 
-static lhi_train_part find_part(const lhi_layered *l, uint32_t chunk,
+static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
                                 uint32_t part)
 {
     const lhi_device_part *p =
         l->o.device->ops->part(l->o.device, chunk, part);
-    return lhi_train_part_of(l->o.train, chunk, p->first_tensor, p->n_tensors);
+    return lhi_train_find_part(l->o.train, chunk, p->first_tensor, p->n_tensors);
 }
 
 /* --- thread --- */
 
-static lh_status gather_chunk(lhi_layered *l, const sending *s,
+static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
                               int64_t *ready_ns, lh_error *err)
 {
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
-        LHI_TRY(lhi_part_gather(&l->exchange, &part, NULL,
+        LHI_TRY(lhi_part_all_gather(&l->exchange, &part, NULL,
                                 s->tag + (uint64_t)i * LHI_PART_TAGS,
                                 i == 0 ? ready_ns : NULL, err));
     }
@@ -101,19 +101,19 @@ static lh_status gather_chunk(lhi_layered *l, const sending *s,
 }
 
 /* Sums part by part, since the buffers hold one part. */
-static lh_status sum_chunk(lhi_layered *l, const sending *s, int64_t *ready_ns,
+static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s, int64_t *ready_ns,
                            lh_error *err)
 {
-    uint64_t tags = (uint64_t)lhi_part_sum_tags(&l->exchange) * LHI_PART_TAGS;
+    uint64_t tags = (uint64_t)lhi_part_count_sum_tags(&l->exchange) * LHI_PART_TAGS;
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
-        LHI_TRY(lhi_part_sum(&l->exchange, &part, s->tag + i * tags,
+        LHI_TRY(lhi_part_sum_sites(&l->exchange, &part, s->tag + i * tags,
                              i == 0 ? ready_ns : NULL, err));
     }
     return LH_OK;
 }
 
-static lh_status communicate(lhi_layered *l, const sending *s,
+static lh_status communicate(lhi_fsdp *l, const queued_communication *s,
                              int64_t *ready_ns, lh_error *err)
 {
     lhi_train_part part;
@@ -125,15 +125,15 @@ static lh_status communicate(lhi_layered *l, const sending *s,
         return sum_chunk(l, s, ready_ns, err);
     part = find_part(l, s->chunk, s->part);
     if (s->kind == GATHER_PART)
-        return lhi_part_gather(&l->exchange, &part, s->room, s->tag, ready_ns,
+        return lhi_part_all_gather(&l->exchange, &part, s->room, s->tag, ready_ns,
                                err);
-    return lhi_part_scatter(&l->exchange, &part, s->room, s->adds, s->tag,
+    return lhi_part_reduce_scatter(&l->exchange, &part, s->room, s->accumulates, s->tag,
                             ready_ns, err);
 }
 
 /* Returns the emulated transfer time; *latency_ns: additional latency.
  * Collectives for parts run one after the other, as in the planner's model. */
-static int64_t transfer_of(const lhi_layered *l, const sending *s,
+static int64_t transfer_of(const lhi_fsdp *l, const queued_communication *s,
                            int64_t *latency_ns)
 {
     const lh_chunk *chunk = &l->o.times[s->chunk];
@@ -147,9 +147,9 @@ static int64_t transfer_of(const lhi_layered *l, const sending *s,
     }
     lhi_train_part part = find_part(l, s->chunk, s->part);
     double ns = 0;
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         const lhi_net_group *group = l->exchange.groups[i];
-        const lh_train_group *link = gathers ? &l->o.parts[i]->gathers
+        const lh_train_group_link *link = gathers ? &l->o.parts[i]->gathers
                                              : &l->o.parts[i]->reductions;
         size_t n = part.of[i].to - part.of[i].from;
         if (n > 0 && group && group->n_ranks > 1)
@@ -162,7 +162,7 @@ static int64_t transfer_of(const lhi_layered *l, const sending *s,
 
 /* Records the times as measured, or as emulated on the stage's serial
  * data-parallel link. Called with the lock held. */
-static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
+static void record_times(lhi_fsdp *l, const queued_communication *s, int64_t ready_ns)
 {
     bool scatters = s->kind == SCATTER_PART || s->kind == SUM_CHUNK;
     int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
@@ -176,23 +176,23 @@ static void date(lhi_layered *l, const sending *s, int64_t ready_ns)
     if (arrive > l->last_ns)
         l->last_ns = arrive;
     if (s->is_planned)
-        l->played[l->n_played++] = (lhi_played){
+        l->played[l->n_played++] = (lhi_collective_record){
             s->chunk, scatters, LH_NONE, ready_ns, depart, sent, arrive, 0};
     else if (arrive > l->parts_ns)
         l->parts_ns = arrive;
 }
 
 /* Called with the lock held; releases it during the communication. */
-static lh_status run_next(lhi_layered *l)
+static lh_status run_next(lhi_fsdp *l)
 {
-    sending s = l->queue[l->n_done % l->queue_room];
+    queued_communication s = l->queue[l->n_done % l->queue_capacity];
     int64_t ready_ns = s.launched_ns;
     pthread_mutex_unlock(&l->lock);
     lh_status status = communicate(l, &s, &ready_ns, &l->err);
     pthread_mutex_lock(&l->lock);
     if (status != LH_OK)
         return status;
-    date(l, &s, ready_ns);
+    record_times(l, &s, ready_ns);
     l->n_done++;
     pthread_cond_broadcast(&l->changed);
     return LH_OK;
@@ -200,7 +200,7 @@ static lh_status run_next(lhi_layered *l)
 
 static void *thread_main(void *of)
 {
-    lhi_layered *l = of;
+    lhi_fsdp *l = of;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && l->status == LH_OK) {
         if (l->n_done < l->n_queued)
@@ -215,7 +215,7 @@ static void *thread_main(void *of)
 
 /* Waits until `done` communications have completed and arrived. Called with the
  * lock held; releases it while waiting. */
-static lh_status await(lhi_layered *l, uint64_t done, const int64_t *arrive_ns,
+static lh_status await(lhi_fsdp *l, uint64_t done, const int64_t *arrive_ns,
                        lh_error *err)
 {
     while (l->n_done < done && l->status == LH_OK)
@@ -232,7 +232,7 @@ static lh_status await(lhi_layered *l, uint64_t done, const int64_t *arrive_ns,
 }
 
 /* Same, and counts the wait towards the current pass. */
-static lh_status await_inside(lhi_layered *l, uint64_t done,
+static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
                               const int64_t *arrive_ns, lh_error *err)
 {
     int64_t from = lhi_now_ns();
@@ -244,7 +244,7 @@ static lh_status await_inside(lhi_layered *l, uint64_t done,
 
 /* Reserves tags for n collectives. Validation steps use numbers above all
  * training steps. */
-static uint64_t take_tag(lhi_layered *l, uint32_t n)
+static uint64_t reserve_tags(lhi_fsdp *l, uint32_t n)
 {
     uint64_t step = l->validates ? (1u << 23) + l->turn : l->step;
     uint32_t at = l->number;
@@ -254,11 +254,11 @@ static uint64_t take_tag(lhi_layered *l, uint32_t n)
 
 /* Appends a communication; called with the lock held. Returns the completion
  * count to wait for. */
-static uint64_t enqueue(lhi_layered *l, sending s, uint32_t n_tags)
+static uint64_t enqueue(lhi_fsdp *l, queued_communication s, uint32_t n_tags)
 {
-    s.tag = take_tag(l, n_tags);
+    s.tag = reserve_tags(l, n_tags);
     s.launched_ns = lhi_now_ns();
-    l->queue[l->n_queued++ % l->queue_room] = s;
+    l->queue[l->n_queued++ % l->queue_capacity] = s;
     pthread_cond_broadcast(&l->changed);
     return l->n_queued;
 }
@@ -266,13 +266,13 @@ static uint64_t enqueue(lhi_layered *l, sending s, uint32_t n_tags)
 /* --- device hooks --- */
 
 /* Queues the all-gather of a part into a buffer. */
-static void gather_into(lhi_layered *l, uint32_t chunk, uint32_t part,
+static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part,
                         room *into, bool is_planned)
 {
     into->chunk = chunk;
     into->part = part;
     into->done = enqueue(l,
-                         (sending){.kind = GATHER_PART,
+                         (queued_communication){.kind = GATHER_PART,
                                    .chunk = chunk,
                                    .part = part,
                                    .room = into->at,
@@ -286,18 +286,18 @@ static void gather_into(lhi_layered *l, uint32_t chunk, uint32_t part,
 static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
                         float **out, lh_error *err)
 {
-    lhi_layered *l = of;
+    lhi_fsdp *l = of;
     uint32_t r = 0;
     pthread_mutex_lock(&l->lock);
-    while (r < l->n_rooms &&
+    while (r < l->n_buffers &&
            (l->values[r].chunk != chunk || l->values[r].part != part))
         r++;
-    if (r == l->n_rooms)
+    if (r == l->n_buffers)
         gather_into(l, chunk, part, &l->values[r = 0], false);
     if (then != LH_NONE)
         gather_into(l, chunk, then, &l->values[1 - r], false);
     room *mine = &l->values[r];
-    lh_status status = await_inside(l, mine->done, &mine->arrive_ns, err);
+    lh_status status = await_in_pass(l, mine->done, &mine->arrive_ns, err);
     mine->chunk = LH_NONE; /* the next pass gathers it again */
     *out = mine->at;
     pthread_mutex_unlock(&l->lock);
@@ -308,19 +308,19 @@ static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
 static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
                            lh_error *err)
 {
-    lhi_layered *l = of;
+    lhi_fsdp *l = of;
     room *mine = &l->gradients[l->next_gradients];
     (void)chunk;
     (void)part;
     pthread_mutex_lock(&l->lock);
-    lh_status status = await_inside(l, mine->done, &mine->arrive_ns, err);
+    lh_status status = await_in_pass(l, mine->done, &mine->arrive_ns, err);
     pthread_mutex_unlock(&l->lock);
     *out = mine->at;
     return status;
 }
 
 /* Checks whether the pipeline has a reduce-scatter for the chunk. */
-static bool is_planned_last(const lhi_layered *l, uint32_t chunk)
+static bool is_planned_last(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;
 }
@@ -329,50 +329,50 @@ static bool is_planned_last(const lhi_layered *l, uint32_t chunk)
 static void scatter(void *of, uint32_t chunk, uint32_t part,
                     uint32_t microbatch)
 {
-    lhi_layered *l = of;
+    lhi_fsdp *l = of;
     room *mine = &l->gradients[l->next_gradients];
     uint32_t all = parts_of(l, chunk) * l->o.pipeline->n_microbatches;
     bool is_last = ++l->scattered[chunk] == all;
-    l->next_gradients = (l->next_gradients + 1) % l->n_rooms;
+    l->next_gradients = (l->next_gradients + 1) % l->n_buffers;
     pthread_mutex_lock(&l->lock);
     mine->done = enqueue(
         l,
-        (sending){.kind = SCATTER_PART,
+        (queued_communication){.kind = SCATTER_PART,
                   .chunk = chunk,
                   .part = part,
                   .room = mine->at,
-                  .adds = microbatch > 0,
+                  .accumulates = microbatch > 0,
                   .is_planned =
                       is_last && !l->o.across && is_planned_last(l, chunk),
                   .arrive_ns = &mine->arrive_ns},
         1);
     if (is_last && l->o.across)
         enqueue(l,
-                (sending){.kind = SUM_CHUNK,
+                (queued_communication){.kind = SUM_CHUNK,
                           .chunk = chunk,
                           .is_planned = is_planned_last(l, chunk)},
-                parts_of(l, chunk) * lhi_part_sum_tags(&l->exchange));
+                parts_of(l, chunk) * lhi_part_count_sum_tags(&l->exchange));
     pthread_mutex_unlock(&l->lock);
 }
 
 /* Device hook at the end of a pass: waits for its communications, except the
  * last reduce-scatter if the pipeline models it. */
-static lh_status ended(void *of, const lh_pass *pass, lh_error *err)
+static lh_status end_pass(void *of, const lh_pass *pass, lh_error *err)
 {
-    lhi_layered *l = of;
+    lhi_fsdp *l = of;
     bool last = l->program->passes[l->pass].is_last && !l->validates;
     pthread_mutex_lock(&l->lock);
     uint64_t all = l->n_queued;
     if (last && is_planned_last(l, pass->chunk) && all > 0)
         all--;
-    lh_status status = await_inside(l, all, &l->parts_ns, err);
+    lh_status status = await_in_pass(l, all, &l->parts_ns, err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
 
 /* --- step --- */
 
-void lhi_layered_begin(lhi_layered *l, uint64_t step)
+void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step)
 {
     const lhi_exec_rank *program = l->program;
     pthread_mutex_lock(&l->lock);
@@ -384,14 +384,14 @@ void lhi_layered_begin(lhi_layered *l, uint64_t step)
     l->last_ns = l->parts_ns = 0;
     memset(l->scattered, 0, l->o.exec->n_chunks * sizeof *l->scattered);
     memset(l->waited_ns, 0, l->n_waited * sizeof *l->waited_ns);
-    for (uint32_t r = 0; r < l->n_rooms; r++)
+    for (uint32_t r = 0; r < l->n_buffers; r++)
         l->values[r].chunk = LH_NONE;
     for (uint32_t i = 0; !l->shards_values && i < program->n_passes; i++) {
         uint32_t chunk = program->passes[i].pass.chunk;
         if (program->passes[i].is_first)
             l->gathered[chunk] = enqueue(
                 l,
-                (sending){.kind = GATHER_CHUNK,
+                (queued_communication){.kind = GATHER_CHUNK,
                           .chunk = chunk,
                           .is_planned =
                               l->o.pipeline->chunks[chunk].all_gather_ns > 0,
@@ -407,7 +407,7 @@ void lhi_layered_begin(lhi_layered *l, uint64_t step)
     pthread_mutex_unlock(&l->lock);
 }
 
-lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
+lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
                            lh_error *err)
 {
     uint32_t chunk = l->program->passes[i].pass.chunk;
@@ -422,7 +422,7 @@ lh_status lhi_layered_pass(lhi_layered *l, uint32_t i, lhi_step_kind kind,
     return status;
 }
 
-lh_status lhi_layered_end(lhi_layered *l, lh_error *err)
+lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err)
 {
     pthread_mutex_lock(&l->lock);
     lh_status status = await(l, l->n_queued, &l->last_ns, err);
@@ -430,18 +430,18 @@ lh_status lhi_layered_end(lhi_layered *l, lh_error *err)
     return status;
 }
 
-const lhi_played *lhi_layered_played(const lhi_layered *l, uint32_t *n)
+const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l, uint32_t *n)
 {
     *n = l->n_played;
     return l->played;
 }
 
-const int64_t *lhi_layered_waited(const lhi_layered *l)
+const int64_t *lhi_fsdp_wait_times(const lhi_fsdp *l)
 {
     return l->waited_ns;
 }
 
-void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec)
+void lhi_fsdp_set_plan(lhi_fsdp *l, const lh_exec *exec)
 {
     pthread_mutex_lock(&l->lock);
     l->program = &exec->ranks[l->o.stage];
@@ -450,7 +450,7 @@ void lhi_layered_reschedule(lhi_layered *l, const lh_exec *exec)
 
 /* --- between steps --- */
 
-lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err)
+lh_status lhi_fsdp_gather_values(lhi_fsdp *l, uint64_t turn, lh_error *err)
 {
     pthread_mutex_lock(&l->lock);
     l->validates = true;
@@ -458,8 +458,8 @@ lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err)
     l->number = 0;
     pthread_mutex_unlock(&l->lock);
     for (uint32_t i = 0; !l->shards_values && i < l->o.n_mine; i++) {
-        sending s = {.kind = GATHER_CHUNK, .chunk = l->o.mine[i]};
-        s.tag = take_tag(l, parts_of(l, s.chunk));
+        queued_communication s = {.kind = GATHER_CHUNK, .chunk = l->o.mine[i]};
+        s.tag = reserve_tags(l, parts_of(l, s.chunk));
         LHI_TRY(gather_chunk(l, &s, NULL, err));
     }
     return LH_OK;
@@ -467,7 +467,7 @@ lh_status lhi_layered_gather(lhi_layered *l, uint64_t turn, lh_error *err)
 
 /* Gathers the whole part that contains the tensor, since the next tensors are
  * mostly in the same part. */
-lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
+lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
                            lh_error *err)
 {
     room *into = &l->values[0];
@@ -487,35 +487,35 @@ lh_status lhi_layered_show(lhi_layered *l, uint32_t chunk, uint32_t tensor,
     if (into->chunk == chunk && into->part == i)
         return LH_OK;
     lhi_train_part part = find_part(l, chunk, i);
-    LHI_TRY(lhi_part_gather(&l->exchange, &part, into->at, take_tag(l, 1), NULL,
+    LHI_TRY(lhi_part_all_gather(&l->exchange, &part, into->at, reserve_tags(l, 1), NULL,
                             err));
     into->chunk = chunk;
     into->part = i;
-    l->o.device->ops->show_part(l->o.device, chunk, i, into->at);
+    l->o.device->ops->set_part_values(l->o.device, chunk, i, into->at);
     return LH_OK;
 }
 
 /* --- construction --- */
 
-void lhi_layered_held(const lhi_layered *l, int64_t bytes[LH_N_MEMORY_KINDS])
+void lhi_fsdp_add_memory(const lhi_fsdp *l, int64_t bytes[LH_N_MEMORY_KINDS])
 {
-    bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(l->rooms);
+    bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(l->buffers);
 }
 
-double lhi_layered_bytes(double largest_part, uint32_t n_parts,
+double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,
                          bool shards_values)
 {
-    double rooms = n_parts < ROOMS ? n_parts : ROOMS;
+    double rooms = n_parts < N_BUFFERS ? n_parts : N_BUFFERS;
     double kinds = shards_values ? 2 : 1;
     return sizeof(float) * largest_part * kinds * rooms;
 }
 
 /* Allocates the layer buffers, the exchange arrays and the queue. */
-static lh_status make_rooms(lhi_layered *l, lh_error *err)
+static lh_status make_buffers(lhi_fsdp *l, lh_error *err)
 {
     size_t values = 0;
     uint32_t most_parts = 0;
-    lhi_part_room exchanged = {0};
+    lhi_part_buffer_sizes exchanged = {0};
     for (uint32_t i = 0; i < l->o.n_mine; i++) {
         uint32_t chunk = l->o.mine[i], n = parts_of(l, chunk);
         most_parts = n > most_parts ? n : most_parts;
@@ -523,25 +523,25 @@ static lh_status make_rooms(lhi_layered *l, lh_error *err)
             const lhi_device_part *p =
                 l->o.device->ops->part(l->o.device, chunk, k);
             lhi_train_part part = find_part(l, chunk, k);
-            values = p->n > values ? p->n : values;
-            lhi_part_room_for(&l->exchange, &part, &exchanged);
+            values = p->n_values > values ? p->n_values : values;
+            lhi_part_fit_buffers(&l->exchange, &part, &exchanged);
         }
     }
-    l->n_rooms = most_parts < ROOMS ? most_parts : ROOMS;
-    bool ok = lhi_part_make_room(&l->exchange, &exchanged, l->rooms);
-    for (uint32_t i = 0; ok && i < l->n_rooms; i++) {
+    l->n_buffers = most_parts < N_BUFFERS ? most_parts : N_BUFFERS;
+    bool ok = lhi_part_make_buffers(&l->exchange, &exchanged, l->buffers);
+    for (uint32_t i = 0; ok && i < l->n_buffers; i++) {
         l->values[i].chunk = LH_NONE;
-        ok = (l->gradients[i].at = LHI_NEW(l->rooms, float, values)) &&
+        ok = (l->gradients[i].at = LHI_NEW(l->buffers, float, values)) &&
              (!l->shards_values ||
-              (l->values[i].at = LHI_NEW(l->rooms, float, values)));
+              (l->values[i].at = LHI_NEW(l->buffers, float, values)));
     }
     /* Whole chunks, sums, and one entry per buffer. */
-    l->queue_room = 2 * l->o.n_mine + 2 * ROOMS + 1;
-    l->queue = LHI_NEW(l->mem, sending, l->queue_room);
+    l->queue_capacity = 2 * l->o.n_mine + 2 * N_BUFFERS + 1;
+    l->queue = LHI_NEW(l->mem, queued_communication, l->queue_capacity);
     return ok && l->queue ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status set_up(lhi_layered *l, lh_error *err)
+static lh_status init(lhi_fsdp *l, lh_error *err)
 {
     uint32_t n_chunks = l->o.exec->n_chunks;
     l->scattered = LHI_NEW(l->mem, uint32_t, n_chunks);
@@ -549,32 +549,32 @@ static lh_status set_up(lhi_layered *l, lh_error *err)
     l->arrive_ns = LHI_NEW(l->mem, int64_t, n_chunks);
     l->n_waited = l->program->n_passes;
     l->waited_ns = LHI_NEW(l->mem, int64_t, l->n_waited);
-    l->played = LHI_NEW(l->mem, lhi_played, 2 * (size_t)l->o.n_mine + 1);
+    l->played = LHI_NEW(l->mem, lhi_collective_record, 2 * (size_t)l->o.n_mine + 1);
     if (!l->waited_ns || !l->scattered || !l->gathered || !l->arrive_ns ||
         !l->played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->o.n_mine; i++)
-        if (l->o.device->ops->sharded(l->o.device, l->o.mine[i]).values > 0)
+        if (l->o.device->ops->sharded_tensors(l->o.device, l->o.mine[i]).values > 0)
             l->shards_values = true;
-    l->exchange = (lhi_part_exchange){.net = l->o.net,
+    l->exchange = (lhi_part_collectives){.net = l->o.net,
                                       .train = l->o.train,
                                       .groups = {l->o.group, l->o.experts},
                                       .across = {l->o.across,
                                                  l->o.expert_across},
-                                      .leaders = l->o.leaders};
-    l->hooks = (lhi_part_hooks){l, values, gradients, scatter, ended};
-    LHI_TRY(make_rooms(l, err));
+                                      .by_leaders = l->o.leaders};
+    l->hooks = (lhi_device_part_hooks){l, values, gradients, scatter, end_pass};
+    LHI_TRY(make_buffers(l, err));
     if (pthread_create(&l->thread, NULL, thread_main, l) != 0)
         return lhi_fail(err, LH_EIO, "cannot start a communication thread");
     l->has_thread = true;
-    l->o.device->ops->hook_parts(l->o.device, &l->hooks);
+    l->o.device->ops->set_part_hooks(l->o.device, &l->hooks);
     return LH_OK;
 }
 
-lh_status lhi_layered_make(const lhi_shards_options *options, lhi_layered **out,
+lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
                            lh_error *err)
 {
-    lhi_layered *l = calloc(1, sizeof *l);
+    lhi_fsdp *l = calloc(1, sizeof *l);
     if (!l)
         return lhi_fail_nomem(err);
     l->o = *options;
@@ -582,18 +582,18 @@ lh_status lhi_layered_make(const lhi_shards_options *options, lhi_layered **out,
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     l->mem = lhi_arena_make(0);
-    l->rooms = lhi_arena_make(0);
+    l->buffers = lhi_arena_make(0);
     lh_status status =
-        l->mem && l->rooms ? set_up(l, err) : lhi_fail_nomem(err);
+        l->mem && l->buffers ? init(l, err) : lhi_fail_nomem(err);
     if (status != LH_OK) {
-        lhi_layered_free(l);
+        lhi_fsdp_free(l);
         return status;
     }
     *out = l;
     return LH_OK;
 }
 
-void lhi_layered_stop(lhi_layered *l)
+void lhi_fsdp_stop(lhi_fsdp *l)
 {
     pthread_mutex_lock(&l->lock);
     l->stop = true;
@@ -604,13 +604,13 @@ void lhi_layered_stop(lhi_layered *l)
     l->has_thread = false;
 }
 
-void lhi_layered_free(lhi_layered *l)
+void lhi_fsdp_free(lhi_fsdp *l)
 {
     if (!l)
         return;
-    lhi_layered_stop(l);
+    lhi_fsdp_stop(l);
     lhi_arena_free(l->mem);
-    lhi_arena_free(l->rooms);
+    lhi_arena_free(l->buffers);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     free(l);

@@ -15,13 +15,13 @@ typedef struct lowering {
     lh_timeline *t;
     lhi_arena *scratch;
     lh_exec *x;
-    int64_t *made_ns;   /* per message input: when produced */
+    int64_t *produced_ns;   /* per message input: when produced */
     int64_t *arrive_ns; /* and when arrived */
     uint64_t *turns;    /* per input; UINT64_MAX */
     int64_t lead_ns;
 } lowering;
 
-static uint32_t number(const lowering *l, uint32_t chunk, uint32_t microbatch)
+static uint32_t input_number(const lowering *l, uint32_t chunk, uint32_t microbatch)
 {
     return chunk * l->p->n_microbatches + microbatch;
 }
@@ -29,7 +29,7 @@ static uint32_t number(const lowering *l, uint32_t chunk, uint32_t microbatch)
 /* Returns the input number of a pass; LH_NONE: none. */
 static uint32_t input_of(const lowering *l, const lh_pass *pass)
 {
-    uint32_t i = number(l, pass->chunk, pass->microbatch);
+    uint32_t i = input_number(l, pass->chunk, pass->microbatch);
     if (pass->kind == LH_F)
         return pass->chunk > 0 ? i : LH_NONE;
     if (pass->kind == LH_W || pass->chunk + 1 == l->p->n_chunks)
@@ -41,7 +41,7 @@ static uint32_t input_of(const lowering *l, const lh_pass *pass)
 static uint32_t output_of(const lowering *l, const lh_pass *pass,
                           const lhi_route **route)
 {
-    uint32_t i = number(l, pass->chunk, pass->microbatch);
+    uint32_t i = input_number(l, pass->chunk, pass->microbatch);
     uint32_t n = l->p->n_microbatches;
     if (pass->kind == LH_F) {
         *route = &l->p->forward[pass->chunk];
@@ -64,13 +64,13 @@ static bool is_message(const lowering *l, uint32_t input)
 
 /* Records message times from the timeline and turns from explicit link orders.
  */
-static lh_status note_messages(lowering *l, lh_error *err)
+static lh_status record_messages(lowering *l, lh_error *err)
 {
     size_t n = 2 * (size_t)l->x->n_half;
-    l->made_ns = LHI_NEW(l->scratch, int64_t, n);
+    l->produced_ns = LHI_NEW(l->scratch, int64_t, n);
     l->arrive_ns = LHI_NEW(l->scratch, int64_t, n);
     l->turns = LHI_NEW(l->scratch, uint64_t, n);
-    if (!l->made_ns || !l->arrive_ns || !l->turns)
+    if (!l->produced_ns || !l->arrive_ns || !l->turns)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
         l->turns[i] = UINT64_MAX;
@@ -78,7 +78,7 @@ static lh_status note_messages(lowering *l, lh_error *err)
     const lh_message *messages = lh_timeline_messages(l->t, &count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t input = input_of(l, &messages[i].consumer);
-        l->made_ns[input] = messages[i].produced_ns;
+        l->produced_ns[input] = messages[i].produced_ns;
         l->arrive_ns[input] = messages[i].arrive_ns;
     }
     if (l->x->options.fifo)
@@ -99,7 +99,7 @@ static int compare_times(const void *a, const void *b)
 }
 
 /* Counts the maximum number of a rank's messages in flight. */
-static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
+static lh_status count_in_flight(lowering *l, lhi_exec_rank *rank,
                                  lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(l->scratch);
@@ -112,7 +112,7 @@ static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
         const lhi_exec_pass *pass = &rank->passes[i];
         if (pass->output == LH_NONE || pass->local_output)
             continue;
-        from[n] = l->made_ns[pass->output];
+        from[n] = l->produced_ns[pass->output];
         to[n++] = l->arrive_ns[pass->output];
     }
     if (n)
@@ -120,8 +120,8 @@ static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
     for (uint32_t i = 0; i < n; i++) { /* `from` ascends with the passes */
         while (to[there] <= from[i] && there < i)
             there++;
-        if (i + 1 - there > rank->n_under_way)
-            rank->n_under_way = i + 1 - there;
+        if (i + 1 - there > rank->n_in_flight)
+            rank->n_in_flight = i + 1 - there;
     }
     lhi_arena_rewind(l->scratch, mark);
     return LH_OK;
@@ -139,7 +139,7 @@ static void count_buffers(lhi_exec_rank *rank)
         left += pass->output != LH_NONE && pass->local_output;
         left -= pass->input != LH_NONE && pass->local_input;
     }
-    rank->n_buffers = rank->n_under_way + most + (rank->n_under_way ? 2 : 1);
+    rank->n_buffers = rank->n_in_flight + most + (rank->n_in_flight ? 2 : 1);
     if (rank->n_buffers < 2)
         rank->n_buffers = 2;
 }
@@ -164,7 +164,7 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
     out->output = output_of(l, &run->pass, &route);
     out->host_copy_ns =
         run->end_ns - run->start_ns -
-        lhi_pass_time(&l->p->chunks[run->pass.chunk], &run->pass);
+        lhi_pass_duration(&l->p->chunks[run->pass.chunk], &run->pass);
     if (out->input != LH_NONE)
         out->local_input = !is_message(l, out->input);
     if (out->output == LH_NONE)
@@ -176,12 +176,12 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
         out->link = route->resource;
         out->turn = l->turns[out->output];
         out->delegated =
-            lhi_exec_delegates(&l->x->options, route, &out->staging_ns);
+            lhi_exec_is_delegated(&l->x->options, route, &out->staging_ns);
     }
 }
 
 /* Marks each chunk's first F and its last W or B. */
-static void mark_ends(const lowering *l, lhi_exec_rank *rank, bool *seen)
+static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank, bool *seen)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
         lhi_exec_pass *pass = &rank->passes[i];
@@ -202,7 +202,7 @@ static void mark_ends(const lowering *l, lhi_exec_rank *rank, bool *seen)
 /* Returns the pass before which a receive is posted. Early: one pass duration
  * before its message is produced. Late: when the rank reaches the consuming
  * pass. */
-static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
+static uint32_t find_post_position(const lowering *l, const lhi_exec_rank *rank,
                               uint32_t consumer)
 {
     const lhi_exec_pass *passes = rank->passes;
@@ -217,7 +217,7 @@ static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
             at--;
         return at;
     }
-    int64_t by_ns = l->made_ns[passes[consumer].input] - l->lead_ns;
+    int64_t by_ns = l->produced_ns[passes[consumer].input] - l->lead_ns;
     uint32_t low = 0; /* ends ascend; equal times may follow */
     while (low < at) {
         uint32_t mid = low + (at - low) / 2;
@@ -239,7 +239,7 @@ static int compare_posts(const void *a, const void *b)
 
 /* Assigns receive buffers round-robin in the order of consumption, so that the
  * next needed message always has one, even with few buffers. */
-static void give_slots(const lowering *l, lhi_exec_rank *rank)
+static void assign_slots(const lowering *l, lhi_exec_rank *rank)
 {
     lhi_exec_post *posts = rank->posts;
     uint32_t slots = 1;
@@ -278,19 +278,19 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
         const lhi_route *route = input < l->x->n_half ? &l->p->forward[c - 1]
                                                       : &l->p->backward[c + 1];
         rank->passes[i].in_link = route->resource;
-        rank->passes[i].in_delegated = lhi_exec_delegates(
+        rank->passes[i].in_delegated = lhi_exec_is_delegated(
             &l->x->options, route, &rank->passes[i].in_staging_ns);
         rank->posts[rank->n_posts++] = (lhi_exec_post){
             .input = input,
-            .peer = lhi_exec_maker(l->x, input, l->p->n_microbatches),
-            .before = wanted_before(l, rank, i),
+            .peer = lhi_exec_producer(l->x, input, l->p->n_microbatches),
+            .before = find_post_position(l, rank, i),
             .consumer = i,
             .link = route->resource,
             .delegated = pass->in_delegated,
             .queue = LH_NONE,
         };
     }
-    give_slots(l, rank);
+    assign_slots(l, rank);
     if (rank->n_posts)
         qsort(rank->posts, rank->n_posts, sizeof *rank->posts, compare_posts);
     uint32_t k = 0;
@@ -309,13 +309,13 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
     lh_instruction *out = &rank->instructions[rank->n_instructions++];
     *out = (lh_instruction){.stream = stream,
                             .pass = *pass,
-                            .after = after,
+                            .passes_before = after,
                             .op = LH_NONE,
-                            .before = LH_NONE,
+                            .needed_by_pass = LH_NONE,
                             .peer = LH_NONE,
                             .link = LH_NONE,
                             .slot = LH_NONE,
-                            .turn = UINT64_MAX,
+                            .link_position = UINT64_MAX,
                             .queue = LH_NONE};
     if (after)
         out->predicted_ns = rank->passes[after - 1].issued_ns;
@@ -352,7 +352,7 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
             &pass->pass, i + 1);
         out->peer = pass->peer;
         out->link = pass->link;
-        out->turn = pass->turn;
+        out->link_position = pass->turn;
         out->queue = pass->queue;
     }
 }
@@ -368,7 +368,7 @@ static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
         lh_instruction *in =
             add_instruction(rank, LH_STREAM_DATA, &what, data->after);
         in->op = data->op;
-        in->before = data->before;
+        in->needed_by_pass = data->before;
         in->predicted_ns = data->predicted_ns;
     }
     return from;
@@ -379,19 +379,19 @@ static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
     for (uint32_t k = pass->first_copy; k < pass[1].first_copy; k++) {
-        const lhi_offload *copy = &rank->copies[k];
+        const lhi_offload_copy *copy = &rank->copies[k];
         lh_pass what = {copy->chunk, copy->microbatch, 0, 1,
                         is_back ? LH_B : LH_F};
-        if (copy->is_back != is_back)
+        if (copy->to_device != is_back)
             continue;
         lh_instruction *in =
             add_instruction(rank, LH_STREAM_OFFLOAD, &what, i + !is_back);
-        in->before = copy->before;
+        in->needed_by_pass = copy->before;
         in->predicted_ns = is_back ? pass->start_ns : pass->end_ns;
     }
 }
 
-static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
+static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
                                    lh_error *err)
 {
     size_t most = 2 * (size_t)rank->n_passes + rank->n_posts + rank->n_data +
@@ -424,14 +424,14 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < rank->n_passes; i++)
         lower_pass(l, &runs[i], &rank->passes[i]);
-    mark_ends(l, rank, seen);
+    mark_first_and_last(l, rank, seen);
     lower_posts(l, rank);
-    LHI_TRY(lhi_exec_add_lanes(l->x, d, l->made_ns, l->arrive_ns, err));
-    LHI_TRY(count_under_way(l, rank, err));
+    LHI_TRY(lhi_exec_add_lanes(l->x, d, l->produced_ns, l->arrive_ns, err));
+    LHI_TRY(count_in_flight(l, rank, err));
     count_buffers(rank);
     LHI_TRY(lhi_exec_lower_data(l->p, l->x->mem, l->scratch, rank, err));
     LHI_TRY(lhi_exec_lower_copies(l->p, l->x->mem, l->scratch, rank, err));
-    return list_instructions(l, rank, err);
+    return build_instructions(l, rank, err);
 }
 
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
@@ -469,7 +469,7 @@ static lh_status lower_all(lowering *l, lh_error *err)
         l->lead_ns = most > l->lead_ns ? most : l->lead_ns;
     }
     LHI_TRY(copy_names(x, p, err));
-    LHI_TRY(note_messages(l, err));
+    LHI_TRY(record_messages(l, err));
     bool *seen = LHI_NEW(l->scratch, bool, 2 * (size_t)p->n_chunks);
     if (!seen)
         return lhi_fail_nomem(err);
@@ -484,16 +484,16 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          lh_error *err)
 {
     lh_exec_options with;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_exec_options, &with, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_exec_options, &with, options, err));
     lowering l = {.p = pipeline, .s = schedule};
-    if (!with.own_receives && with.receives == LH_RECEIVES_EARLY)
+    if (!with.override_receives && with.receives == LH_RECEIVES_EARLY)
         with.receives = lh_pipeline_receives(pipeline);
     lhi_arena *mem = lhi_arena_make(0);
     l.scratch = lhi_arena_make(0);
     l.x = mem && l.scratch ? LHI_NEW(mem, lh_exec, 1) : NULL;
     lh_status status = l.x ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_exec_take_paths(pipeline, &with, mem, err);
+        status = lhi_exec_copy_delegation(pipeline, &with, mem, err);
     if (status == LH_OK)
         status = lhi_exec_simulate(pipeline, schedule, &with, &l.t, err);
     if (status == LH_OK) {
@@ -519,7 +519,7 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
 {
     lh_exec *x;
     LHI_TRY(lhi_exec_lower(pipeline, schedule, options, &x, err));
-    lh_status status = lhi_exec_prove(x, err);
+    lh_status status = lhi_exec_check_deadlock(x, err);
     if (status != LH_OK) {
         lh_exec_free(x);
         return status;

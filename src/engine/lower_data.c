@@ -5,28 +5,28 @@
 #include "engine/exec.h"
 
 /* State while a data stream is listed. */
-typedef struct lister {
+typedef struct op_list {
     const lh_pipeline *p;
     lhi_exec_rank *rank;
     uint32_t *pass_of; /* by point: the rank's pass or LH_NONE; used if passes
                         * launch operations */
     uint32_t *gathers; /* passes that need a gathered chunk, in order */
     uint32_t n_gathers, next_gather;
-} lister;
+} stream_builder;
 
-static size_t point_of(const lister *l, const lh_pass *pass)
+static size_t point_of(const stream_builder *l, const lh_pass *pass)
 {
-    return lhi_point(l->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+    return lhi_pass_index(l->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
 }
 
 /* Checks whether a chunk's weights are gathered before pass i. */
-static bool is_gathered(const lister *l, uint32_t i)
+static bool is_gathered(const stream_builder *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
     return pass->is_first && l->p->chunks[pass->pass.chunk].all_gather_ns > 0;
 }
 
-static void find_passes(lister *l, size_t n_points)
+static void find_passes(stream_builder *l, size_t n_points)
 {
     for (size_t i = 0; i < n_points; i++)
         l->pass_of[i] = LH_NONE;
@@ -39,13 +39,13 @@ static void find_passes(lister *l, size_t n_points)
     }
 }
 
-static void add_data(lister *l, lhi_exec_data what)
+static void add_data(stream_builder *l, lhi_exec_data what)
 {
     l->rank->data[l->rank->n_data++] = what;
 }
 
 /* Adds the gather for the next chunk. */
-static void add_gather(lister *l, uint32_t after, int64_t now)
+static void add_gather(stream_builder *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];
     add_data(l, (lhi_exec_data){.chunk = l->rank->passes[before].pass.chunk,
@@ -55,16 +55,16 @@ static void add_gather(lister *l, uint32_t after, int64_t now)
                                 .predicted_ns = now});
 }
 
-static uint32_t find_pass(const lister *l, const lh_dp_point *at)
+static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
 {
     return at->chunk == LH_NONE
                ? LH_NONE
-               : l->pass_of[lhi_point(l->p, at->chunk, at->microbatch,
+               : l->pass_of[lhi_pass_index(l->p, at->chunk, at->microbatch,
                                       at->backward)];
 }
 
 /* Adds the communications launched when pass i starts. */
-static void add_launched(lister *l, uint32_t i)
+static void add_launched(stream_builder *l, uint32_t i)
 {
     const lh_pipeline *p = l->p;
     const lhi_exec_pass *pass = &l->rank->passes[i];
@@ -76,7 +76,7 @@ static void add_launched(lister *l, uint32_t i)
                                         .op = k,
                                         .is_scatter = op->is_reduce_scatter,
                                         .after = i,
-                                        .before = find_pass(l, &op->before),
+                                        .before = find_pass(l, &op->needed_by),
                                         .predicted_ns = pass->start_ns});
         }
     }
@@ -84,7 +84,7 @@ static void add_launched(lister *l, uint32_t i)
         add_gather(l, i, pass->start_ns);
 }
 
-static void list(lister *l)
+static void build_stream(stream_builder *l)
 {
     lhi_exec_rank *rank = l->rank;
     uint32_t first = l->p->first_gathers;
@@ -107,7 +107,7 @@ static void list(lister *l)
     rank->passes[rank->n_passes].first_data = rank->n_data;
     for (uint32_t k = 0; k < rank->n_data; k++)
         if (rank->data[k].before != LH_NONE)
-            rank->passes[rank->data[k].before].waits_data = k + 1;
+            rank->passes[rank->data[k].before].n_required_data = k + 1;
 }
 
 lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
@@ -121,7 +121,7 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
         p->n_dp_ops ? 2 * (size_t)p->n_chunks * p->n_microbatches : 0;
     for (uint32_t i = 0; i < rank->n_passes; i++)
         most += (size_t)rank->passes[i].is_first + rank->passes[i].is_last;
-    lister l = {.p = p,
+    stream_builder l = {.p = p,
                 .rank = rank,
                 .pass_of = LHI_NEW(scratch, uint32_t, points),
                 .gathers = LHI_NEW(scratch, uint32_t, p->n_chunks)};
@@ -129,7 +129,7 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
     if (!l.pass_of || !l.gathers || !rank->data)
         return lhi_fail_nomem(err);
     find_passes(&l, points);
-    list(&l);
+    build_stream(&l);
     lhi_arena_rewind(scratch, mark);
     return LH_OK;
 }
@@ -141,12 +141,12 @@ lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
     lhi_mark mark = lhi_arena_mark(scratch);
     if (!p->offloads)
         return LH_OK;
-    uint32_t *places = LHI_NEW(scratch, uint32_t, lhi_offload_scratch(p));
-    rank->copies = LHI_NEW(mem, lhi_offload, rank->n_passes);
+    uint32_t *places = LHI_NEW(scratch, uint32_t, lhi_count_offload_scratch(p));
+    rank->copies = LHI_NEW(mem, lhi_offload_copy, rank->n_passes);
     if (!places || !rank->copies)
         return lhi_fail_nomem(err);
     rank->n_copies =
-        lhi_offloads_list(p, &rank->passes->pass, sizeof *rank->passes,
+        lhi_list_offload_copies(p, &rank->passes->pass, sizeof *rank->passes,
                           rank->n_passes, places, rank->copies);
     for (uint32_t k = 0, i = 0; i <= rank->n_passes; i++) {
         while (k < rank->n_copies && rank->copies[k].at < i)
@@ -154,7 +154,7 @@ lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
         rank->passes[i].first_copy = k;
     }
     for (uint32_t k = 0; k < rank->n_copies; k++)
-        rank->passes[rank->copies[k].before].waits_copies = k + 1;
+        rank->passes[rank->copies[k].before].n_required_copies = k + 1;
     lhi_arena_rewind(scratch, mark);
     return LH_OK;
 }

@@ -14,7 +14,7 @@
 
 /* --- path selection --- */
 
-lh_status lhi_exec_take_paths(const lh_pipeline *p, lh_exec_options *options,
+lh_status lhi_exec_copy_delegation(const lh_pipeline *p, lh_exec_options *options,
                               lhi_arena *mem, lh_error *err)
 {
     uint32_t n = p->n_links;
@@ -26,7 +26,7 @@ lh_status lhi_exec_take_paths(const lh_pipeline *p, lh_exec_options *options,
         return lhi_fail_nomem(err);
     if (options->delegation)
         LHI_TRY(
-            LHI_OPTIONS_TAKE(lh_delegation, &from, options->delegation, err));
+            LHI_OPTIONS_COPY(lh_delegation, &from, options->delegation, err));
     if (options->path > LH_DATA_PATH_MIXED ||
         (options->path == LH_DATA_PATH_MIXED && !from.links))
         return lhi_fail(err, LH_EINVAL, "lh_exec_options.path is %d%s",
@@ -55,7 +55,7 @@ lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
     lh_pipeline *staged;
     lh_sim_options how = {.size = sizeof how,
                           .receives = o->receives,
-                          .own_receives = true,
+                          .override_receives = true,
                           .coupled_queue = o->coupled_queue,
                           .fifo = o->fifo,
                           .host_copy_ns = o->host_copy_ns};
@@ -67,7 +67,7 @@ lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
     return status;
 }
 
-bool lhi_exec_delegates(const lh_exec_options *o, const lhi_route *route,
+bool lhi_exec_is_delegated(const lh_exec_options *o, const lhi_route *route,
                         int64_t *staging_ns)
 {
     const lh_delegation *d = o->delegation;
@@ -89,7 +89,7 @@ typedef struct item {
     int64_t staging_ns;
 } item;
 
-static int in_turn(const void *a, const void *b)
+static int compare_items(const void *a, const void *b)
 {
     const item *x = a, *y = b;
     if (x->before != y->before)
@@ -101,7 +101,7 @@ static int in_turn(const void *a, const void *b)
 
 /* Returns the queue count at which each queue has finished its last copy when
  * its turn comes. */
-static uint32_t queues_of(const item *items, uint32_t n)
+static uint32_t count_queues(const item *items, uint32_t n)
 {
     uint32_t most = 1;
     for (uint32_t i = 0; i < n; i++) {
@@ -109,14 +109,14 @@ static uint32_t queues_of(const item *items, uint32_t n)
         while (i + made < n &&
                items[i + made].from_ns < items[i].from_ns + items[i].staging_ns)
             made++;
-        uint32_t needed = lh_delegated_queues(made, 1);
+        uint32_t needed = lh_delegation_count_queues(made, 1);
         most = needed > most ? needed : most;
     }
     return most;
 }
 
 /* Lists the passes that send to `peer`, or the posts that receive from it. */
-static uint32_t gather(const lh_exec *x, const lhi_exec_rank *rank,
+static uint32_t list_items(const lh_exec *x, const lhi_exec_rank *rank,
                        uint32_t peer, bool receives, const int64_t *made_ns,
                        const int64_t *arrive_ns, item *items)
 {
@@ -135,21 +135,21 @@ static uint32_t gather(const lh_exec *x, const lhi_exec_rank *rank,
         items[n++] = (item){k, x->options.receive_slots ? post->before : 0,
                             arrive_ns[post->input] - staging, staging};
     }
-    lhi_sort(items, n, sizeof *items, in_turn);
+    lhi_sort(items, n, sizeof *items, compare_items);
     return n;
 }
 
 static lh_status fill_lane(lh_exec *x, lhi_exec_rank *rank, lhi_exec_lane *lane,
                            const item *items, lh_error *err)
 {
-    lane->n_queues = queues_of(items, lane->n);
-    if (lane->n_queues > LH_MOST_QUEUES)
+    lane->n_queues = count_queues(items, lane->n);
+    if (lane->n_queues > LH_MAX_QUEUES)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the delegated path needs %" PRIu32
                         " queues between two ranks, so long do copies take "
                         "beside passes; there may be %d: leave it to links "
                         "with fewer messages, or to faster copies",
-                        lane->n_queues, LH_MOST_QUEUES);
+                        lane->n_queues, LH_MAX_QUEUES);
     lane->items = LHI_NEW(x->mem, uint32_t, lane->n);
     if (!lane->items)
         return lhi_fail_nomem(err);
@@ -173,7 +173,7 @@ lh_status lhi_exec_add_lanes(lh_exec *x, uint32_t r, const int64_t *made_ns,
     lh_status status = items && rank->lanes ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < 2 * x->n_ranks; i++) {
         lhi_exec_lane lane = {.receives = i % 2, .peer = i / 2};
-        lane.n = gather(x, rank, lane.peer, lane.receives, made_ns, arrive_ns,
+        lane.n = list_items(x, rank, lane.peer, lane.receives, made_ns, arrive_ns,
                         items);
         if (lane.n == 0)
             continue;

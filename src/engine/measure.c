@@ -23,7 +23,7 @@
 enum { MOST_PARTS = 4, N_KINDS = 3, MICROBATCHES = 3 };
 
 /* State of a measurement. */
-typedef struct measuring {
+typedef struct measurement {
     const lh_job *job;
     lh_model model; /* with one layer of each kind */
     uint32_t n_parts;
@@ -33,11 +33,11 @@ typedef struct measuring {
     char *messages[2]; /* forward, backward */
     int64_t *times[MOST_PARTS][N_KINDS];
     uint32_t n_times;
-    size_t kept[MOST_PARTS];
-} measuring;
+    size_t activation_bytes[MOST_PARTS];
+} measurement;
 
 /* Writes random tokens, enough for all windows. */
-static lh_status write_tokens(const measuring *m, char *path, lh_error *err)
+static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
 {
     int fd = mkstemp(path);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
@@ -62,7 +62,7 @@ static lh_status write_tokens(const measuring *m, char *path, lh_error *err)
     return LH_OK;
 }
 
-static lh_status run_pass(measuring *m, uint32_t part, lh_pass_kind kind,
+static lh_status run_pass(measurement *m, uint32_t part, lh_pass_kind kind,
                           uint32_t microbatch, bool counts, lh_error *err)
 {
     lh_pass pass = {part, microbatch, 0, 1, (uint8_t)kind};
@@ -86,7 +86,7 @@ static lh_status run_pass(measuring *m, uint32_t part, lh_pass_kind kind,
 
 /* Runs all passes of the microbatches. A part's activation memory is the peak's
  * growth at its second microbatch. */
-static lh_status run_step(measuring *m, uint64_t step, bool counts,
+static lh_status run_step(measurement *m, uint64_t step, bool counts,
                           lh_error *err)
 {
     LHI_TRY(m->device->ops->begin(m->device, step, LHI_STEP_TRAIN, err));
@@ -97,8 +97,8 @@ static lh_status run_step(measuring *m, uint64_t step, bool counts,
             m->n_times = first + i;
             LHI_TRY(run_pass(m, part, LH_F, i, counts, err));
             size_t now = m->device->ops->peak_bytes(m->device);
-            if (step == 0 && i > 0 && now - before > m->kept[part])
-                m->kept[part] = now - before;
+            if (step == 0 && i > 0 && now - before > m->activation_bytes[part])
+                m->activation_bytes[part] = now - before;
             before = now;
         }
     for (uint32_t k = 0; k < 2; k++)
@@ -111,7 +111,7 @@ static lh_status run_step(measuring *m, uint64_t step, bool counts,
     return LH_OK;
 }
 
-static lh_status allocate(measuring *m, lh_error *err)
+static lh_status allocate(measurement *m, lh_error *err)
 {
     size_t bytes = m->device->ops->message_bytes(m->device, 0, false);
     size_t n = (size_t)m->repeats + MICROBATCHES;
@@ -126,7 +126,7 @@ static lh_status allocate(measuring *m, lh_error *err)
     return LH_OK;
 }
 
-static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
+static lh_status run_passes(measurement *m, const lhi_data *data, lh_error *err)
 {
     static const uint32_t mine[MOST_PARTS] = {0, 1, 2, 3};
     const uint32_t first_layers[MOST_PARTS + 1] = {
@@ -142,7 +142,7 @@ static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
                          .n_microbatches = MICROBATCHES,
                          .n_replicas = 1,
                          .dropout = lhi_job_dropout(job),
-                         .balance = lhi_job_balance_loss(job),
+                         .balance_weight = lhi_job_balance_loss(job),
                          .expert_capacity = job->training.expert_capacity,
                          .data = data};
     LHI_TRY(lhi_device_cpu(&o, &m->device, err));
@@ -153,7 +153,7 @@ static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
     return LH_OK;
 }
 
-static lh_status measure_passes(measuring *m, lh_error *err)
+static lh_status measure_passes(measurement *m, lh_error *err)
 {
     const char *folder = getenv("TMPDIR");
     char path[512];
@@ -165,7 +165,7 @@ static lh_status measure_passes(measuring *m, lh_error *err)
                              .kind = LHI_DATA_U32,
                              .vocab = m->model.vocab,
                              .sequence = m->job->training.sequence,
-                             .ahead = m->model.mtp_layers};
+                             .look_ahead = m->model.mtp_layers};
     if (status == LH_OK)
         status = lhi_data_open(&with, &data, err);
     unlink(path);
@@ -178,7 +178,7 @@ static lh_status measure_passes(measuring *m, lh_error *err)
 
 /* Returns the bytes of values, gradients and AdamW's two moments, 4 bytes each.
  */
-static int64_t static_bytes(const measuring *m, uint32_t part)
+static int64_t static_bytes(const measurement *m, uint32_t part)
 {
     int64_t n = 0;
     const lhi_device_ops *ops = m->device->ops;
@@ -187,7 +187,7 @@ static int64_t static_bytes(const measuring *m, uint32_t part)
     return 16 * n;
 }
 
-static void fill_entry(const measuring *m, uint32_t part, lh_profile_entry *out)
+static void fill_entry(const measurement *m, uint32_t part, lh_profile_entry *out)
 {
     *out = (lh_profile_entry){
         .kind = m->parts[part],
@@ -201,12 +201,12 @@ static void fill_entry(const measuring *m, uint32_t part, lh_profile_entry *out)
         .d_ns = lhi_median_ns(m->times[part][LH_D], m->n_times),
         .w_ns = lhi_median_ns(m->times[part][LH_W], m->n_times),
         .activation_bytes =
-            m->kept[part] ? (int64_t)m->kept[part] : LH_NOT_MEASURED,
+            m->activation_bytes[part] ? (int64_t)m->activation_bytes[part] : LH_NOT_MEASURED,
         .static_bytes = static_bytes(m, part),
     };
 }
 
-lh_status lhi_profile_own(const lh_profile *profile, lh_profile **out,
+lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
                           lh_error *err)
 {
     char *text;
@@ -217,7 +217,7 @@ lh_status lhi_profile_own(const lh_profile *profile, lh_profile **out,
     return status;
 }
 
-static lh_status put_together(measuring *m, bool links, lh_profile **out,
+static lh_status make_profile(measurement *m, bool links, lh_profile **out,
                               lh_error *err)
 {
     lh_profile_entry entries[MOST_PARTS];
@@ -236,11 +236,11 @@ static lh_status put_together(measuring *m, bool links, lh_profile **out,
                        .n_links = links,
                        .entries = entries,
                        .links = &link};
-    return lhi_profile_own(&made, out, err);
+    return lhi_profile_copy(&made, out, err);
 }
 
 /* Selects the parts and builds a model that contains each once. */
-static void choose_parts(measuring *m)
+static void choose_parts(measurement *m)
 {
     lh_model *model = &m->model;
     uint32_t n = model->layers, moe = lh_model_moe_layers(model, 0, n);
@@ -263,14 +263,14 @@ lh_status lh_profile_measure(const lh_job *job,
                              lh_profile **out, lh_error *err)
 {
     lh_measure_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_measure_options, &o, options, err));
-    measuring m = {.job = job, .model = *job->model};
+    LHI_TRY(LHI_OPTIONS_COPY(lh_measure_options, &o, options, err));
+    measurement m = {.job = job, .model = *job->model};
     choose_parts(&m);
     m.micro_batch = job->layout.micro_batch ? job->layout.micro_batch : 1;
     m.repeats = o.repeats ? o.repeats : 9;
     lh_status status = measure_passes(&m, err);
     if (status == LH_OK)
-        status = put_together(&m, o.links, out, err);
+        status = make_profile(&m, o.links, out, err);
     for (uint32_t part = 0; part < m.n_parts; part++)
         for (int kind = 0; kind < N_KINDS; kind++)
             free(m.times[part][kind]);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Copies a profile so that it owns its strings. */
-lh_status lhi_profile_own(const lh_profile *profile, lh_profile **out,
+lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
                           lh_error *err);
 
 /* Measures messages between two processes on this machine. Duration for n
@@ -22,7 +22,7 @@ lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
 /* Same between ranks `a` and `b` of a run; both call it. Reserves `tag` and the
  * following tags. Uses half the round trip, so that clocks need not be
  * synchronised. */
-lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
+lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                    uint32_t repeats, double *alpha_ns, double *beta_ns_per_byte,
                    lh_error *err);
 

@@ -12,9 +12,9 @@ static const size_t sizes[] = {64, 4096, 65536, 1 << 18, 1 << 20, 1 << 22};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 /* Parameters for the two processes. */
-typedef struct ping {
+typedef struct ping_options {
     uint32_t repeats;
-} ping;
+} ping_options;
 
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
                   double *alpha_ns, double *beta_ns_per_byte)
@@ -34,7 +34,7 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
     *alpha_ns = alpha > 0 ? alpha : 0;
 }
 
-static lh_status pass_on(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
+static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
                          void *data, size_t size, lh_error *err)
 {
     lhi_net_op op = {0};
@@ -47,7 +47,7 @@ static lh_status pass_on(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
 }
 
 /* Measures round trips; half is one way. */
-static lh_status play(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
+static lh_status measure_round_trips(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                       uint32_t repeats, char *data, int64_t *times, double *out,
                       lh_error *err)
 {
@@ -56,8 +56,8 @@ static lh_status play(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     for (uint32_t s = 0; s < N_SIZES; s++) {
         for (uint32_t i = 0; i < repeats + 2; i++) { /* two warm-up rounds */
             int64_t begin = lhi_now_ns();
-            LHI_TRY(pass_on(net, peer, leads, tag++, data, sizes[s], err));
-            LHI_TRY(pass_on(net, peer, !leads, tag++, data, sizes[s], err));
+            LHI_TRY(transfer(net, peer, leads, tag++, data, sizes[s], err));
+            LHI_TRY(transfer(net, peer, !leads, tag++, data, sizes[s], err));
             if (i >= 2)
                 times[i - 2] = lhi_now_ns() - begin;
         }
@@ -66,7 +66,7 @@ static lh_status play(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     return LH_OK;
 }
 
-lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
+lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                    uint32_t repeats, double *alpha_ns, double *beta_ns_per_byte,
                    lh_error *err)
 {
@@ -74,7 +74,7 @@ lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     char *data = calloc(1, sizes[N_SIZES - 1]);
     int64_t *times = calloc(repeats + 1u, sizeof *times);
     lh_status status = data && times
-                           ? play(net, a, b, tag, repeats, data, times, ns, err)
+                           ? measure_round_trips(net, a, b, tag, repeats, data, times, ns, err)
                            : lhi_fail_nomem(err);
     for (uint32_t i = 0; i < N_SIZES; i++)
         bytes[i] = (double)sizes[i];
@@ -89,10 +89,10 @@ lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
 static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {
-    const ping *p = of;
+    const ping_options *p = of;
     double *out = calloc(2, sizeof *out);
     lh_status status =
-        out ? lhi_ping(net, 0, 1, 1, p->repeats, &out[0], &out[1], err)
+        out ? lhi_measure_ping(net, 0, 1, 1, p->repeats, &out[0], &out[1], err)
             : lhi_fail_nomem(err);
     if (status == LH_OK && lhi_net_rank(net) == 0) {
         *result = (char *)out;
@@ -106,7 +106,7 @@ static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
 lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err)
 {
-    ping p = {repeats};
+    ping_options p = {repeats};
     lhi_rank_result results[2] = {{NULL, 0}, {NULL, 0}};
     double line[2];
     lh_status status = lhi_local_run(2, 0, NULL, rank_main, &p, results, err);

@@ -10,22 +10,22 @@
 #include <stdlib.h>
 
 /* State of the construction. */
-typedef struct measuring {
+typedef struct measurement {
     const lhi_job *job;
     const lh_exec *exec; /* execution plan of the iteration */
-    const lhi_record *const *records;
+    const lhi_pass_record *const *records;
     lh_timeline *t;
     uint32_t *makers; /* per input: run index of its producer */
     const lhi_net_link *links;
-} measuring;
+} trace_builder;
 
-static int64_t clamp(int64_t value, int64_t least)
+static int64_t at_least(int64_t value, int64_t least)
 {
     return value > least ? value : least;
 }
 
-static void add_message(measuring *m, const lh_timeline_run *consumer,
-                        const lhi_exec_pass *pass, const lhi_record *record)
+static void add_message(trace_builder *m, const lh_timeline_run *consumer,
+                        const lhi_exec_pass *pass, const lhi_pass_record *record)
 {
     lh_timeline *t = m->t;
     const lh_timeline_run *producer = &t->runs[m->makers[pass->input]];
@@ -45,35 +45,35 @@ static void add_message(measuring *m, const lh_timeline_run *consumer,
                       .resource = pass->in_link};
     /* The timed device dates its messages by their deadlines and wakes slightly
      * later. Without a shared clock, the sender's time is unusable. */
-    x->ready_ns = clamp(
+    x->ready_ns = at_least(
         m->job->shared_clock ? record->entered_ns : record->arrived_ns, 0);
     x->produced_ns =
         producer->end_ns < x->ready_ns ? producer->end_ns : x->ready_ns;
-    x->arrive_ns = clamp(record->arrived_ns, x->ready_ns);
-    x->sent_ns = clamp(x->arrive_ns - latency, x->ready_ns);
-    x->depart_ns = clamp(x->sent_ns - transfer, x->ready_ns);
+    x->arrive_ns = at_least(record->arrived_ns, x->ready_ns);
+    x->sent_ns = at_least(x->arrive_ns - latency, x->ready_ns);
+    x->depart_ns = at_least(x->sent_ns - transfer, x->ready_ns);
     t->n_messages++;
 }
 
-static void add_runs(measuring *m)
+static void add_runs(trace_builder *m)
 {
     lh_timeline *t = m->t;
     const lh_exec *x = m->exec;
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
-            const lhi_record *record = &m->records[r][i];
+            const lhi_pass_record *record = &m->records[r][i];
             lh_timeline_run *run = &t->runs[t->offsets[r] + i];
             int64_t least = i > 0 ? run[-1].issued_ns : 0;
             run->pass = pass->pass;
             run->device = r;
-            run->start_ns = clamp(record->start_ns, least);
-            run->end_ns = clamp(record->end_ns, run->start_ns);
-            run->issued_ns = clamp(record->issued_ns, run->end_ns);
+            run->start_ns = at_least(record->start_ns, least);
+            run->end_ns = at_least(record->end_ns, run->start_ns);
+            run->issued_ns = at_least(record->issued_ns, run->end_ns);
             run->message = LH_NONE;
             if (pass->output != LH_NONE)
                 m->makers[pass->output] = (uint32_t)(t->offsets[r] + i);
-            t->makespan_ns = clamp(t->makespan_ns, run->end_ns);
+            t->makespan_ns = at_least(t->makespan_ns, run->end_ns);
         }
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
@@ -86,13 +86,13 @@ static void add_runs(measuring *m)
         }
 }
 
-static void add_collectives(measuring *m, const lhi_played *const *played,
+static void add_collectives(trace_builder *m, const lhi_collective_record *const *played,
                             const uint32_t *n_played)
 {
     lh_timeline *t = m->t;
     for (uint32_t r = 0; r < t->n_devices; r++)
         for (uint32_t i = 0; i < n_played[r]; i++) {
-            const lhi_played *from = &played[r][i];
+            const lhi_collective_record *from = &played[r][i];
             if (from->copy)
                 continue;
             lh_collective *x = &t->collectives[t->n_collectives++];
@@ -100,38 +100,38 @@ static void add_collectives(measuring *m, const lhi_played *const *played,
                                  .device = r,
                                  .op = from->op,
                                  .is_reduce_scatter = from->is_reduce_scatter};
-            x->ready_ns = clamp(from->ready_ns, 0);
-            x->depart_ns = clamp(from->depart_ns, x->ready_ns);
-            x->sent_ns = clamp(from->sent_ns, x->depart_ns);
-            x->arrive_ns = clamp(from->arrive_ns, x->sent_ns);
-            t->makespan_ns = clamp(t->makespan_ns, x->arrive_ns);
+            x->ready_ns = at_least(from->ready_ns, 0);
+            x->depart_ns = at_least(from->depart_ns, x->ready_ns);
+            x->sent_ns = at_least(from->sent_ns, x->depart_ns);
+            x->arrive_ns = at_least(from->arrive_ns, x->sent_ns);
+            t->makespan_ns = at_least(t->makespan_ns, x->arrive_ns);
         }
 }
 
-static void add_copies(measuring *m, const lhi_played *const *played,
+static void add_copies(trace_builder *m, const lhi_collective_record *const *played,
                        const uint32_t *n_played)
 {
     lh_timeline *t = m->t;
     for (uint32_t r = 0; r < t->n_devices; r++)
         for (uint32_t i = 0; i < n_played[r]; i++) {
-            const lhi_played *from = &played[r][i];
+            const lhi_collective_record *from = &played[r][i];
             if (!from->copy)
                 continue;
-            const lhi_offload *what = &m->exec->ranks[r].copies[from->copy - 1];
-            lh_copy *x = &t->copies[t->n_copies++];
-            *x = (lh_copy){.chunk = what->chunk,
+            const lhi_offload_copy *what = &m->exec->ranks[r].copies[from->copy - 1];
+            lh_offload_copy *x = &t->copies[t->n_copies++];
+            *x = (lh_offload_copy){.chunk = what->chunk,
                            .microbatch = what->microbatch,
                            .device = r,
-                           .is_back = what->is_back,
-                           .at = what->at,
-                           .before = what->before};
-            x->ready_ns = clamp(from->ready_ns, 0);
-            x->depart_ns = clamp(from->depart_ns, x->ready_ns);
-            x->end_ns = clamp(from->arrive_ns, x->depart_ns);
+                           .is_reload = what->to_device,
+                           .launching_run = what->at,
+                           .waiting_run = what->before};
+            x->ready_ns = at_least(from->ready_ns, 0);
+            x->depart_ns = at_least(from->depart_ns, x->ready_ns);
+            x->end_ns = at_least(from->arrive_ns, x->depart_ns);
         }
 }
 
-static lh_status allocate(measuring *m, const uint32_t *n_played,
+static lh_status allocate(trace_builder *m, const uint32_t *n_played,
                           lhi_arena *mem, lh_error *err)
 {
     const lh_exec *x = m->exec;
@@ -155,19 +155,19 @@ static lh_status allocate(measuring *m, const uint32_t *n_played,
                            LHI_NEW(mem, lh_timeline_run, offsets[x->n_ranks]),
                        .messages = LHI_NEW(mem, lh_message, messages),
                        .collectives = LHI_NEW(mem, lh_collective, collectives),
-                       .copies = LHI_NEW(mem, lh_copy, collectives)};
+                       .copies = LHI_NEW(mem, lh_offload_copy, collectives)};
     if (!t->runs || !t->messages || !t->collectives || !t->copies)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
 
 /* Lists the conditions that make durations differ from a plain run. */
-static const char *title_of(const lhi_job *job, const lh_exec *exec, char *text,
+static const char *format_title(const lhi_job *job, const lh_exec *exec, char *text,
                             size_t room)
 {
     static const char *const paths[] = {"", "messages are delegated",
                                         "messages of some links are delegated"};
-    const uint32_t queue = lhi_exec_sim(exec).coupled_queue;
+    const uint32_t queue = lhi_exec_sim_options(exec).coupled_queue;
     const char *delegated = paths[exec->options.path];
     char held[100] = "";
     if (queue)
@@ -188,7 +188,7 @@ static const char *title_of(const lhi_job *job, const lh_exec *exec, char *text,
 }
 
 /* Replaces planned memory values, since memory over time is not measured. */
-static lh_status as_measured(const lhi_job *job, const lh_exec *exec,
+static lh_status clear_planned_memory(const lhi_job *job, const lh_exec *exec,
                              const lh_trace *from, lh_trace **out,
                              lh_error *err)
 {
@@ -210,7 +210,7 @@ static lh_status as_measured(const lhi_job *job, const lh_exec *exec,
     measured.runs = runs;
     measured.memory_unit = "";
     measured.source = "measured";
-    if (*title_of(job, exec, title, sizeof title))
+    if (*format_title(job, exec, title, sizeof title))
         measured.title = title;
     if (status == LH_OK)
         status = lh_trace_copy(&measured, out, err);
@@ -220,22 +220,22 @@ static lh_status as_measured(const lhi_job *job, const lh_exec *exec,
 }
 
 lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
-                             const lhi_record *const *records,
-                             const lhi_played *const *played,
+                             const lhi_pass_record *const *records,
+                             const lhi_collective_record *const *played,
                              const uint32_t *n_played, lh_trace **out,
                              lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    measuring m = {.job = job, .exec = exec, .records = records};
+    trace_builder m = {.job = job, .exec = exec, .records = records};
     lh_trace *made = NULL;
     lh_status status =
         mem ? allocate(&m, n_played, mem, err) : lhi_fail_nomem(err);
     lhi_net_link *links =
-        mem ? LHI_NEW(mem, lhi_net_link, lhi_job_n_links(job)) : NULL;
+        mem ? LHI_NEW(mem, lhi_net_link, lhi_job_count_links(job)) : NULL;
     if (status == LH_OK && !links)
         status = lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_job_links(job, links, err);
+        status = lhi_job_list_links(job, links, err);
     if (status == LH_OK) {
         m.links = links;
         add_runs(&m);
@@ -244,7 +244,7 @@ lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
         status = lh_trace_make(job->pipeline, m.t, NULL, &made, err);
     }
     if (status == LH_OK)
-        status = as_measured(job, exec, made, out, err);
+        status = clear_planned_memory(job, exec, made, out, err);
     lh_trace_free(made);
     lhi_arena_free(mem);
     return status;

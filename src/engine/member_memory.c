@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
+static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
@@ -14,60 +14,60 @@ static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
     return sum;
 }
 
-void lhi_member_note_held(lhi_member *w, const lhi_shift *next,
-                          const lhi_seat *seat)
+void lhi_run_worker_record_memory(lhi_run_worker *w, const lhi_rank_program *next,
+                          const lhi_migration_target *seat)
 {
     int64_t now[LH_N_MEMORY_KINDS] = {0};
     if (!w->training)
         return;
-    w->device->ops->held(w->device, now);
-    lhi_training_held(w->training, now);
-    lhi_rank_held(w->shift->rank, now);
+    w->device->ops->add_memory(w->device, now);
+    lhi_training_add_memory(w->training, now);
+    lhi_rank_add_memory(w->program->rank, now);
     if (next)
-        lhi_rank_held(next->rank, now);
+        lhi_rank_add_memory(next->rank, now);
     if (seat) {
-        seat->device->ops->held(seat->device, now);
-        lhi_training_held(seat->training, now);
+        seat->device->ops->add_memory(seat->device, now);
+        lhi_training_add_memory(seat->training, now);
     }
-    if (sum_of(now) > sum_of(w->held))
-        memcpy(w->held, now, sizeof now);
+    if (total_bytes(now) > total_bytes(w->peak_bytes))
+        memcpy(w->peak_bytes, now, sizeof now);
 }
 
-lh_status lhi_member_check_limits(lhi_member *w, uint64_t turn, lh_error *err)
+lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn, lh_error *err)
 {
     if (!w->job->o.enforces_memory)
         return LH_OK;
     double *sums = calloc(w->n, sizeof *sums);
     if (!sums)
         return lhi_fail_nomem(err);
-    sums[w->me] = (double)sum_of(w->held);
-    lh_status status = lhi_sum_ranks(w->net, turn, sums, w->n, NULL, err);
+    sums[w->me] = (double)total_bytes(w->peak_bytes);
+    lh_status status = lhi_all_reduce_sum(w->net, turn, sums, w->n, NULL, err);
     for (uint32_t r = 0; status == LH_OK && r < w->n; r++)
-        if (w->over == LH_NONE &&
+        if (w->over_limit_rank == LH_NONE &&
             sums[r] > (double)w->job->memory[r].limit_bytes) {
-            w->over = r;
-            w->over_bytes = (int64_t)sums[r];
+            w->over_limit_rank = r;
+            w->over_limit_bytes = (int64_t)sums[r];
         }
     free(sums);
     return status;
 }
 
-lh_status lhi_member_share_held(lhi_member *w, lhi_text *out, lh_error *err)
+lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
-    size_t each = LHI_HELD_NUMBERS, n = w->n * each;
-    const lhi_copy_sums *copies = &w->shift->rank->copy_sums;
-    if (!w->training || !w->shift->has_records)
+    size_t each = LHI_MEMORY_REPORT_NUMBERS, n = w->n * each;
+    const lhi_copy_sums *copies = &w->program->rank->copy_sums;
+    if (!w->training || !w->program->has_records)
         return LH_OK;
     double *all = calloc(n, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
-    lhi_member_note_held(w, NULL, NULL);
+    lhi_run_worker_record_memory(w, NULL, NULL);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        all[w->me * each + i] = (double)w->held[i];
-    lhi_member_spent(w, all + w->me * each + LH_N_MEMORY_KINDS);
+        all[w->me * each + i] = (double)w->peak_bytes[i];
+    lhi_run_worker_group_times(w, all + w->me * each + LH_N_MEMORY_KINDS);
     all[w->me * each + each - 2] = (double)copies->copied_ns;
     all[w->me * each + each - 1] = (double)copies->waited_ns;
-    lh_status status = lhi_sum_ranks(w->net, w->turn, all, n, w->stop, err);
+    lh_status status = lhi_all_reduce_sum(w->net, w->turn, all, n, w->stop, err);
     w->turn++;
     if (status == LH_OK && out)
         lhi_text_add(out, (const char *)all, n * sizeof *all);

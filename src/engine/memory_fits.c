@@ -18,10 +18,10 @@
 #include <string.h>
 
 /* A rank's required memory, in bytes. */
-typedef struct rank_need {
+typedef struct rank_memory {
     double state;       /* weights, gradients, optimizer, exchange */
     double activations; /* including scratch and messages */
-} rank_need;
+} rank_memory;
 
 /* Returns the size of a tied embedding with a second copy on another rank; 0:
  * none. */
@@ -31,10 +31,10 @@ static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
     const lh_model *m = o->model;
     uint32_t first = exec->chunk_ranks[0];
     uint32_t last = exec->chunk_ranks[exec->n_chunks - 1];
-    if (!lhi_embeds_twice(m) || first == last ||
+    if (!lhi_needs_second_embedding(m) || first == last ||
         (stage != first && stage != last))
         return 0;
-    return lhi_cpu_embedding(o);
+    return lhi_cpu_count_embedding_parameters(o);
 }
 
 /* Mirrors make_receives() in rank.c and make_buffers() in delegated_path.c. */
@@ -44,11 +44,11 @@ static double count_messages(const lhi_exec_rank *rank, double bytes)
     for (uint32_t p = 0; p < rank->n_passes; p++)
         any = any || rank->passes[p].input != LH_NONE ||
               rank->passes[p].output != LH_NONE;
-    double most = any ? bytes : 0, room = (double)lhi_pool_room((size_t)most);
+    double most = any ? bytes : 0, room = (double)lhi_pool_buffer_bytes((size_t)most);
     double sum = rank->n_slots * most + rank->n_buffers * room;
     for (uint32_t i = 0; i < rank->n_lanes; i++) {
         const lhi_exec_lane *lane = &rank->lanes[i];
-        double each = rank->n_under_way / lane->n_queues + 2.0;
+        double each = rank->n_in_flight / lane->n_queues + 2.0;
         sum += lane->receives ? 0 : lane->n_queues * each * room;
     }
     return sum + (rank->n_lanes > 0 ? rank->n_slots * most : 0);
@@ -63,7 +63,7 @@ static lh_status predict_device(const lhi_exec_rank *rank,
         return lhi_fail_nomem(err);
     for (uint32_t p = 0; p < rank->n_passes; p++)
         passes[p] = rank->passes[p].pass;
-    lh_status status = lhi_cpu_predict(o, passes, rank->n_passes, rank->copies,
+    lh_status status = lhi_cpu_estimate_memory(o, passes, rank->n_passes, rank->copies,
                                        rank->n_copies, bytes, err);
     free(passes);
     return status;
@@ -71,41 +71,41 @@ static lh_status predict_device(const lhi_exec_rank *rank,
 
 /* Values that the ranks in one kind of group share, and the values exchanged at
  * a time: for the tensors in a bucket. */
-typedef struct lot_need {
+typedef struct bucket_memory {
     uint32_t n_sharers, n_shards;
     double values, sharded, largest; /* per chunk, or per part of it */
-} lot_need;
+} bucket_memory;
 
 /* Sums over all chunks of a device. */
-typedef struct chunks_need {
-    lot_need lots[LHI_N_TRAIN_LOTS];
+typedef struct chunks_memory {
+    bucket_memory lots[LHI_N_TRAIN_BUCKETS];
     double part; /* largest over all buckets */
     uint32_t n_parts;
     lhi_sharded_tensors most;
-} chunks_need;
+} chunks_memory;
 
 /* Adds one chunk to the device's sums. */
-static void add_chunk(chunks_need *need, const lhi_cpu_options *o, uint32_t i,
+static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
                       const lhi_sharded_tensors *sharded)
 {
-    lot_need *most = &need->lots[LHI_LOT_MOST];
-    lot_need *experts = &need->lots[LHI_LOT_EXPERTS];
+    bucket_memory *most = &need->lots[LHI_BUCKET_DEFAULT];
+    bucket_memory *experts = &need->lots[LHI_BUCKET_EXPERTS];
     const bool apart = experts->n_sharers > 0;
-    const double all = lhi_cpu_parameters(o, i);
-    const double theirs = apart ? lhi_cpu_expert_parameters(o, i) : 0;
+    const double all = lhi_cpu_count_parameters(o, i);
+    const double theirs = apart ? lhi_cpu_count_expert_parameters(o, i) : 0;
     const double of = apart ? (double)sharded->expert_values : 0;
-    const lhi_cpu_part_sizes parts = lhi_cpu_parts_of(o, i);
+    const lhi_cpu_part_sizes parts = lhi_cpu_compute_part_sizes(o, i);
     most->values += all - theirs;
     experts->values += theirs;
     most->sharded += (double)sharded->values - of;
     experts->sharded += of;
-    most->largest = fmax(most->largest, !o->by_layer ? all - theirs
-                                        : apart      ? parts.most
-                                                     : parts.all);
-    experts->largest = fmax(experts->largest, !o->by_layer ? theirs
+    most->largest = fmax(most->largest, !o->shards_by_layer ? all - theirs
+                                        : apart      ? parts.largest_without_experts
+                                                     : parts.largest);
+    experts->largest = fmax(experts->largest, !o->shards_by_layer ? theirs
                                               : apart      ? parts.experts
                                                            : 0);
-    need->part = fmax(need->part, parts.all);
+    need->part = fmax(need->part, parts.largest);
     need->n_parts = parts.n > need->n_parts ? parts.n : need->n_parts;
     if (sharded->values > need->most.values)
         need->most.values = sharded->values;
@@ -113,29 +113,29 @@ static void add_chunk(chunks_need *need, const lhi_cpu_options *o, uint32_t i,
         need->most.gradients = sharded->gradients;
 }
 
-static chunks_need need_of_groups(const lhi_job *job, uint32_t stage)
+static chunks_memory find_groups(const lhi_job *job, uint32_t stage)
 {
-    chunks_need need = {0};
-    lot_need *most = &need.lots[LHI_LOT_MOST];
-    lot_need *experts = &need.lots[LHI_LOT_EXPERTS];
-    most->n_sharers = lhi_grid_size(&job->grid, LHI_GRID_DATA);
+    chunks_memory need = {0};
+    bucket_memory *most = &need.lots[LHI_BUCKET_DEFAULT];
+    bucket_memory *experts = &need.lots[LHI_BUCKET_EXPERTS];
+    most->n_sharers = lhi_grid_group_size(&job->grid, LHI_GRID_DATA);
     most->n_shards =
-        lhi_shard_groups_of(job->model, most->n_sharers, stage, 0).n_shards;
-    if (!lhi_experts_apart(job->model, &job->grid))
+        lhi_shard_groups_find(job->model, most->n_sharers, stage, 0).n_shards;
+    if (!lhi_has_disjoint_expert_groups(job->model, &job->grid))
         return need;
-    experts->n_sharers = lhi_grid_size(&job->grid, LHI_GRID_EXPERT_DATA);
+    experts->n_sharers = lhi_grid_group_size(&job->grid, LHI_GRID_EXPERT_DATA);
     experts->n_shards =
-        lhi_expert_groups_of(job->model, &job->grid, stage).n_shards;
+        lhi_expert_shard_groups_find(job->model, &job->grid, stage).n_shards;
     return need;
 }
 
 /* Returns the bytes of the exchange arrays: all shards of a bucket and one
  * shard. */
-static double exchange_bytes(const chunks_need *need)
+static double exchange_bytes(const chunks_memory *need)
 {
     double all = 0, one = 0;
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
-        const lot_need *lot = &need->lots[i];
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
+        const bucket_memory *lot = &need->lots[i];
         all = fmax(all, lot->largest);
         if (lot->n_shards)
             one = fmax(one, lot->largest / lot->n_shards);
@@ -150,18 +150,18 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   double bytes[LH_N_MEMORY_KINDS],
                                   lh_error *err)
 {
-    const bool by_layer = job->model->by_layer;
-    chunks_need need = need_of_groups(job, stage);
-    bool staged = need.lots[LHI_LOT_MOST].n_sharers > 1 &&
-                  lhi_is_staged(job->pipeline, job->model);
+    const bool by_layer = job->model->per_layer_sharding;
+    chunks_memory need = find_groups(job, stage);
+    bool staged = need.lots[LHI_BUCKET_DEFAULT].n_sharers > 1 &&
+                  lhi_has_pass_collectives(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all);
     lhi_shard_plan plan = {0};
     uint32_t n_tensors = 0;
     lh_status status = all ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_mine; i++) {
         lhi_sharded_tensors *one = &all[o->mine[i]];
-        n_tensors += lhi_cpu_tensors_of(o, i);
-        if ((status = lhi_cpu_sharded(o, i, one, err)) == LH_OK)
+        n_tensors += lhi_cpu_count_tensors(o, i);
+        if ((status = lhi_cpu_compute_sharded_tensors(o, i, one, err)) == LH_OK)
             add_chunk(&need, o, i, one);
     }
     if (status == LH_OK && staged && !by_layer)
@@ -170,20 +170,20 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     free(all);
     if (status != LH_OK)
         return status;
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
-        const lot_need *lot = &need.lots[i];
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
+        const bucket_memory *lot = &need.lots[i];
         if (lot->n_sharers)
-            lhi_train_predict(lot->values,
-                              i == LHI_LOT_MOST ? count_tied(o, exec, stage) : 0,
+            lhi_train_predict_memory(lot->values,
+                              i == LHI_BUCKET_DEFAULT ? count_tied(o, exec, stage) : 0,
                               lot->sharded, lot->n_sharers, lot->n_shards,
                               staged, job->model->delayed_update, bytes);
     }
-    bytes[LH_MEMORY_SCRATCH] += lhi_train_notes(o->n_mine, n_tensors);
+    bytes[LH_MEMORY_SCRATCH] += lhi_train_bookkeeping_bytes(o->n_mine, n_tensors);
     if (staged)
         bytes[LH_MEMORY_BUFFERS] += exchange_bytes(&need);
     if (staged && by_layer)
         bytes[LH_MEMORY_BUFFERS] +=
-            lhi_layered_bytes(need.part, need.n_parts, need.most.values > 0);
+            lhi_fsdp_predict_bytes(need.part, need.n_parts, need.most.values > 0);
     else if (staged)
         bytes[LH_MEMORY_BUFFERS] +=
             sizeof(float) * ((double)plan.n_values * (double)need.most.values +
@@ -200,7 +200,7 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
 {
     lhi_cpu_options o;
     uint32_t stage = rank % exec->n_ranks;
-    LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
+    LHI_TRY(lhi_job_fill_cpu_options(job, rank, &o, err));
     lh_status status = predict_device(&exec->ranks[stage], &o, bytes, err);
     const double message = (double)lhi_cpu_message_bytes(&o);
     if (status == LH_OK)
@@ -211,7 +211,7 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
 }
 
 static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
-                            uint32_t rank, rank_need *out, lh_error *err)
+                            uint32_t rank, rank_memory *out, lh_error *err)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0};
     LHI_TRY(predict_rank(job, exec, rank, bytes, err));
@@ -237,7 +237,7 @@ static double stack_bytes(void)
 /* "12.5 GiB". Required memory rounds up and available memory rounds down, so
  * that the two never print as equal. */
 typedef char size_text[32];
-static const char *show_bytes(double bytes, bool up, char *text)
+static const char *format_bytes(double bytes, bool up, char *text)
 {
     static const char *const units[] = {"MiB", "GiB", "TiB"};
     double value = bytes / (1 << 20);
@@ -253,8 +253,8 @@ static const char *show_bytes(double bytes, bool up, char *text)
     return text;
 }
 
-static lh_status refuse(const char *where, rank_need need, double blas,
-                        lhi_memory_room room, const char *also, lh_error *err)
+static lh_status fail_memory(const char *where, rank_memory need, double blas,
+                        lhi_available_memory room, const char *also, lh_error *err)
 {
     size_text all, state, activations, buffers, there;
     return lhi_fail(
@@ -264,39 +264,39 @@ static lh_status refuse(const char *where, rank_need need, double blas,
         "give "
         "that, or plan for smaller microbatches, a shorter sequence or more "
         "machines%s",
-        show_bytes(need.state + need.activations + blas, true, all), where,
-        show_bytes(need.state, false, state),
-        show_bytes(need.activations, false, activations),
-        show_bytes(blas, false, buffers),
-        show_bytes((double)room.bytes, false, there), room.limit, also);
+        format_bytes(need.state + need.activations + blas, true, all), where,
+        format_bytes(need.state, false, state),
+        format_bytes(need.activations, false, activations),
+        format_bytes(blas, false, buffers),
+        format_bytes((double)room.bytes, false, there), room.limit, also);
 }
 
 /* Compares the process and the machine with their limits. */
-static lh_status compare(rank_need here, double n_here, rank_need machine,
+static lh_status check_available(rank_memory here, double n_here, rank_memory machine,
                          lh_error *err)
 {
     /* In this process and each that it starts, with one thread per rank. */
     double maps = n_here * (LHI_BLAS_BUFFER_BYTES + stack_bytes());
-    lhi_memory_room to_map = lhi_room_to_map(), to_fill = lhi_room_to_fill("");
+    lhi_available_memory to_map = lhi_find_mappable_memory(), to_fill = lhi_find_physical_memory("");
     if (here.state + here.activations + maps > (double)to_map.bytes)
-        return refuse("in a process", here, maps, to_map,
+        return fail_memory("in a process", here, maps, to_map,
                       n_here > 1 ? ", or run ranks as processes (--transport "
                                    "local)"
                                  : "",
                       err);
     if (machine.state + machine.activations > (double)to_fill.bytes)
-        return refuse("on this machine", machine, 0, to_fill, "", err);
+        return fail_memory("on this machine", machine, 0, to_fill, "", err);
     return LH_OK;
 }
 
 /* --- pipeline's limits --- */
 
-static int64_t whole_bytes(double bytes)
+static int64_t round_up_bytes(double bytes)
 {
     return bytes < 0x1p62 ? (int64_t)ceil(bytes) : INT64_MAX / 2;
 }
 
-static int64_t sum_of(const int64_t bytes[LH_N_MEMORY_KINDS])
+static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
@@ -318,8 +318,8 @@ lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
         out->limit_bytes =
             lh_pipeline_memory_limit(job->pipeline, rank % exec->n_ranks);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
-        out->predicted[i] = whole_bytes(bytes[i]);
-    out->predicted_bytes = sum_of(out->predicted);
+        out->predicted[i] = round_up_bytes(bytes[i]);
+    out->predicted_bytes = total_bytes(out->predicted);
     return LH_OK;
 }
 
@@ -339,7 +339,7 @@ const char *lh_memory_kind_name(lh_memory_kind kind)
 }
 
 /* "parameters 0.9 MiB, gradients ..." */
-static const char *show_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
+static const char *format_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
                               char *text, size_t room)
 {
     size_text one;
@@ -347,11 +347,11 @@ static const char *show_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
     for (uint32_t i = 0; i < LH_MEMORY_STORAGE && at < room; i++)
         at += (size_t)snprintf(text + at, room - at, "%s%s %s", i ? ", " : "",
                                kinds[i],
-                               show_bytes((double)bytes[i], false, one));
+                               format_bytes((double)bytes[i], false, one));
     return text;
 }
 
-lh_status lhi_job_keeps_limits(const lhi_job *job, const lh_exec *exec,
+lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
                                lh_error *err)
 {
     char parts[256];
@@ -369,28 +369,28 @@ lh_status lhi_job_keeps_limits(const lhi_job *job, const lh_exec *exec,
                 "rank %" PRIu32 " would hold %s (%s), and its limit is %s: "
                 "plan with recompute: full, smaller microbatches or more "
                 "devices, or do not enforce it",
-                r, show_bytes((double)one.predicted_bytes, true, all),
-                show_kinds(one.predicted, parts, sizeof parts),
-                show_bytes((double)one.limit_bytes, false, limit));
+                r, format_bytes((double)one.predicted_bytes, true, all),
+                format_kinds(one.predicted, parts, sizeof parts),
+                format_bytes((double)one.limit_bytes, false, limit));
     }
     return LH_OK;
 }
 
-lh_status lhi_job_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
+lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
                              uint64_t step, lh_error *err)
 {
     size_text all, limit;
     return lhi_fail(err, LH_ENOMEM,
                     "rank %" PRIu32 " holds %s after step %" PRIu64
                     ", and its limit is %s: the run ends there",
-                    rank, show_bytes((double)bytes, true, all), step + 1,
-                    show_bytes((double)limit_bytes, false, limit));
+                    rank, format_bytes((double)bytes, true, all), step + 1,
+                    format_bytes((double)limit_bytes, false, limit));
 }
 
-lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
+lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place, lh_error *err)
 {
-    uint32_t n = lhi_grid_ranks(&job->grid);
-    rank_need sum = {0}, most = {0}, least = {0}, one = {0};
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    rank_memory sum = {0}, most = {0}, least = {0}, one = {0};
     for (uint32_t r = 0; r < n; r++) {
         LHI_TRY(count_rank(job, job->exec, r, &one, err));
         double total = one.state + one.activations;
@@ -403,22 +403,22 @@ lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
     }
     switch (place) {
     case LHI_RANKS_THREADS:
-        return compare(sum, n, sum, err);
+        return check_available(sum, n, sum, err);
     case LHI_RANKS_PROCESSES:
-        return compare(most, 1, sum, err);
+        return check_available(most, 1, sum, err);
     default: /* the rank is not known before the launch */
-        return compare(least, 1, least, err);
+        return check_available(least, 1, least, err);
     }
 }
 
-static lh_status sum_needs(const lhi_job *job, const lh_exec *exec,
-                           uint32_t rank, bool all, rank_need *sum,
+static lh_status sum_rank_memory(const lhi_job *job, const lh_exec *exec,
+                           uint32_t rank, bool all, rank_memory *sum,
                            lh_error *err)
 {
-    uint32_t n = all ? lhi_grid_ranks(&job->grid) : 1;
-    *sum = (rank_need){0};
+    uint32_t n = all ? lhi_grid_count_ranks(&job->grid) : 1;
+    *sum = (rank_memory){0};
     for (uint32_t r = 0; r < n; r++) {
-        rank_need one = {0};
+        rank_memory one = {0};
         LHI_TRY(count_rank(job, exec, all ? r : rank, &one, err));
         sum->activations += one.activations;
         sum->state += one.state;
@@ -426,33 +426,33 @@ static lh_status sum_needs(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
+lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err)
 {
-    rank_need sum;
-    LHI_TRY(sum_needs(job, exec, rank, all, &sum, err));
+    rank_memory sum;
+    LHI_TRY(sum_rank_memory(job, exec, rank, all, &sum, err));
     *bytes = sum.activations;
     return LH_OK;
 }
 
-lh_status lhi_job_state(const lhi_job *job, const lh_exec *exec, uint32_t rank,
+lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec, uint32_t rank,
                         bool all, double *bytes, lh_error *err)
 {
-    rank_need sum;
-    LHI_TRY(sum_needs(job, exec, rank, all, &sum, err));
+    rank_memory sum;
+    LHI_TRY(sum_rank_memory(job, exec, rank, all, &sum, err));
     *bytes = sum.state;
     return LH_OK;
 }
 
-lh_status lhi_job_fits_more(double bytes, const char *what, lh_error *err)
+lh_status lhi_job_check_extra_memory(double bytes, const char *what, lh_error *err)
 {
     size_text more, there;
-    lhi_memory_room room = lhi_room_to_fill("");
+    lhi_available_memory room = lhi_find_physical_memory("");
     if (bytes <= (double)room.bytes)
         return LH_OK;
     return lhi_fail(err, LH_ENOMEM,
                     "it keeps %s more of %s, but there are %s, by %s",
-                    show_bytes(bytes, true, more), what,
-                    show_bytes((double)room.bytes, false, there), room.limit);
+                    format_bytes(bytes, true, more), what,
+                    format_bytes((double)room.bytes, false, there), room.limit);
 }

@@ -14,23 +14,23 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* Kinds of message, from 1. */
 typedef enum message_kind {
     MESSAGE_COMMAND = 1,
-    MESSAGE_DONE,
+    MESSAGE_REPORT,
     MESSAGE_NOTICE,
     MESSAGE_COUNTS,
     MESSAGE_OUTCOME,
     MESSAGE_PROPOSAL,
     MESSAGE_VOTE,
     MESSAGE_SWITCH,
-    MESSAGE_SEEN,
-    MESSAGE_TOLD
+    MESSAGE_OBSERVATION,
+    MESSAGE_ADAPT_NOTICE
 } message_kind;
 
 static const char *const names[] = {
-    [MESSAGE_COMMAND] = "a command",  [MESSAGE_DONE] = "a report",
+    [MESSAGE_COMMAND] = "a command",  [MESSAGE_REPORT] = "a report",
     [MESSAGE_NOTICE] = "a notice",    [MESSAGE_COUNTS] = "a count of records",
     [MESSAGE_OUTCOME] = "an outcome", [MESSAGE_PROPOSAL] = "a proposal",
     [MESSAGE_VOTE] = "a vote",        [MESSAGE_SWITCH] = "a switch",
-    [MESSAGE_SEEN] = "what was seen", [MESSAGE_TOLD] = "a notice of a change",
+    [MESSAGE_OBSERVATION] = "what was seen", [MESSAGE_ADAPT_NOTICE] = "a notice of a change",
 };
 
 enum { HEAD_BYTES = 4 };
@@ -39,31 +39,31 @@ enum { HEAD_BYTES = 4 };
 
 static void put32(unsigned char **at, uint32_t value)
 {
-    lhi_put_bytes(*at, 4, value);
+    lhi_store_little_endian(*at, 4, value);
     *at += 4;
 }
 
 static void put64(unsigned char **at, uint64_t value)
 {
-    lhi_put_bytes(*at, 8, value);
+    lhi_store_little_endian(*at, 8, value);
     *at += 8;
 }
 
 static void put_real(unsigned char **at, double value)
 {
-    put64(at, lhi_bits_of(value));
+    put64(at, lhi_double_to_bits(value));
 }
 
 static uint32_t get32(const unsigned char **at)
 {
-    uint32_t value = (uint32_t)lhi_get_bytes(*at, 4);
+    uint32_t value = (uint32_t)lhi_load_little_endian(*at, 4);
     *at += 4;
     return value;
 }
 
 static uint64_t get64(const unsigned char **at)
 {
-    uint64_t value = lhi_get_bytes(*at, 8);
+    uint64_t value = lhi_load_little_endian(*at, 8);
     *at += 8;
     return value;
 }
@@ -75,7 +75,7 @@ static int64_t get_time(const unsigned char **at)
 
 static double get_real(const unsigned char **at)
 {
-    return lhi_of_bits(get64(at));
+    return lhi_double_from_bits(get64(at));
 }
 
 /* Writes the header; returns the start of the fields. */
@@ -124,7 +124,7 @@ void lhi_command_write(const lhi_command *o,
     put32(&at, (uint32_t)o->what);
     put64(&at, o->step);
     put64(&at, (uint64_t)o->t0_ns);
-    put32(&at, o->proposes | (uint32_t)o->sees << 1);
+    put32(&at, o->proposes | (uint32_t)o->wants_observation << 1);
     put32(&at, (uint32_t)o->verdict);
 }
 
@@ -138,7 +138,7 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     o.t0_ns = get_time(&at);
     uint32_t proposes = get32(&at), verdict = get32(&at);
     o.proposes = proposes & 1;
-    o.sees = proposes >> 1;
+    o.wants_observation = proposes >> 1;
     o.verdict = (lhi_verdict)verdict;
     if (what > LHI_COMMAND_MOVE)
         return fail_field(MESSAGE_COMMAND, "kind", what, err);
@@ -150,43 +150,43 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
-void lhi_done_write(const lhi_done *d, unsigned char out[LHI_DONE_BYTES])
+void lhi_command_report_write(const lhi_command_report *d, unsigned char out[LHI_COMMAND_REPORT_BYTES])
 {
-    unsigned char *at = put_head(out, MESSAGE_DONE);
-    put32(&at, d->n_played);
+    unsigned char *at = put_head(out, MESSAGE_REPORT);
+    put32(&at, d->n_collectives);
     put64(&at, (uint64_t)d->end_ns);
     put_real(&at, d->loss);
     put64(&at, d->n_slips);
     put64(&at, (uint64_t)d->worst_late_ns);
-    put64(&at, d->n_grown);
+    put64(&at, d->pool_growth);
 }
 
-lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,
+lh_status lhi_command_report_read(const unsigned char *in, size_t size, lhi_command_report *out,
                         lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_DONE, LHI_DONE_BYTES, &at, err));
-    out->n_played = get32(&at);
+    LHI_TRY(get_head(in, size, MESSAGE_REPORT, LHI_COMMAND_REPORT_BYTES, &at, err));
+    out->n_collectives = get32(&at);
     out->end_ns = get_time(&at);
     out->loss = get_real(&at);
     out->n_slips = get64(&at);
     out->worst_late_ns = get_time(&at);
-    out->n_grown = get64(&at);
+    out->pool_growth = get64(&at);
     return LH_OK;
 }
 
-void lhi_notice_write(int64_t posted_ns, unsigned char out[LHI_NOTICE_BYTES])
+void lhi_receive_notice_write(int64_t posted_ns, unsigned char out[LHI_RECEIVE_NOTICE_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_NOTICE);
     put32(&at, 0);
     put64(&at, (uint64_t)posted_ns);
 }
 
-lh_status lhi_notice_read(const unsigned char *in, size_t size,
+lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
                           int64_t *posted_ns, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_NOTICE, LHI_NOTICE_BYTES, &at, err));
+    LHI_TRY(get_head(in, size, MESSAGE_NOTICE, LHI_RECEIVE_NOTICE_BYTES, &at, err));
     uint32_t rest = get32(&at);
     if (rest)
         return fail_field(MESSAGE_NOTICE, "beginning", rest, err);
@@ -196,21 +196,21 @@ lh_status lhi_notice_read(const unsigned char *in, size_t size,
 
 /* --- records --- */
 
-void lhi_counts_write(const lhi_counts *c, unsigned char out[LHI_COUNTS_BYTES])
+void lhi_record_counts_write(const lhi_record_counts *c, unsigned char out[LHI_RECORD_COUNTS_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_COUNTS);
     put32(&at, c->n_passes);
-    put32(&at, c->n_played);
+    put32(&at, c->n_collectives);
     put32(&at, 0);
 }
 
-lh_status lhi_counts_read(const unsigned char *in, size_t size, lhi_counts *out,
+lh_status lhi_record_counts_read(const unsigned char *in, size_t size, lhi_record_counts *out,
                           lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_COUNTS, LHI_COUNTS_BYTES, &at, err));
-    lhi_counts c = {get32(&at), 0};
-    c.n_played = get32(&at);
+    LHI_TRY(get_head(in, size, MESSAGE_COUNTS, LHI_RECORD_COUNTS_BYTES, &at, err));
+    lhi_record_counts c = {get32(&at), 0};
+    c.n_collectives = get32(&at);
     uint32_t rest = get32(&at);
     if (rest)
         return fail_field(MESSAGE_COUNTS, "end", rest, err);
@@ -218,13 +218,13 @@ lh_status lhi_counts_read(const unsigned char *in, size_t size, lhi_counts *out,
     return LH_OK;
 }
 
-size_t lhi_rows_bytes(const lhi_counts *c)
+size_t lhi_record_rows_size(const lhi_record_counts *c)
 {
-    return (size_t)c->n_passes * LHI_RECORD_BYTES +
-           (size_t)c->n_played * LHI_PLAYED_BYTES;
+    return (size_t)c->n_passes * LHI_PASS_RECORD_BYTES +
+           (size_t)c->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
 }
 
-static void put_played(const lhi_played *played, uint32_t n, unsigned char *out)
+static void put_collectives(const lhi_collective_record *played, uint32_t n, unsigned char *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         put32(&out, played[i].chunk);
@@ -238,11 +238,11 @@ static void put_played(const lhi_played *played, uint32_t n, unsigned char *out)
     }
 }
 
-static lh_status get_played(const unsigned char *in, uint32_t n,
-                            lhi_played *played, lh_error *err)
+static lh_status get_collectives(const unsigned char *in, uint32_t n,
+                            lhi_collective_record *played, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
-        lhi_played *x = &played[i];
+        lhi_collective_record *x = &played[i];
         x->chunk = get32(&in);
         uint32_t scatter = get32(&in);
         x->is_reduce_scatter = scatter != 0;
@@ -259,8 +259,8 @@ static lh_status get_played(const unsigned char *in, uint32_t n,
     return LH_OK;
 }
 
-void lhi_rows_write(const lhi_counts *c, const lhi_record *records,
-                    const lhi_played *played, unsigned char *out)
+void lhi_record_rows_write(const lhi_record_counts *c, const lhi_pass_record *records,
+                    const lhi_collective_record *played, unsigned char *out)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
         put64(&out, (uint64_t)records[i].start_ns);
@@ -269,16 +269,16 @@ void lhi_rows_write(const lhi_counts *c, const lhi_record *records,
         put64(&out, (uint64_t)records[i].entered_ns);
         put64(&out, (uint64_t)records[i].arrived_ns);
     }
-    put_played(played, c->n_played, out);
+    put_collectives(played, c->n_collectives, out);
 }
 
-lh_status lhi_rows_read(const unsigned char *in, size_t size,
-                        const lhi_counts *c, lhi_record *records,
-                        lhi_played *played, lh_error *err)
+lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
+                        const lhi_record_counts *c, lhi_pass_record *records,
+                        lhi_collective_record *played, lh_error *err)
 {
-    if (size != lhi_rows_bytes(c))
+    if (size != lhi_record_rows_size(c))
         return lhi_fail(err, LH_EIO, "records of %zu bytes, not %zu", size,
-                        lhi_rows_bytes(c));
+                        lhi_record_rows_size(c));
     for (uint32_t i = 0; i < c->n_passes; i++) {
         records[i].start_ns = get_time(&in);
         records[i].end_ns = get_time(&in);
@@ -287,80 +287,80 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
         records[i].arrived_ns = get_time(&in);
         records[i].peak_bytes = 0;
     }
-    return get_played(in, c->n_played, played, err);
+    return get_collectives(in, c->n_collectives, played, err);
 }
 
 /* Limits times to 73 years around any clock's zero, so that differences do not
  * overflow. */
-static bool is_moment(int64_t ns)
+static bool is_valid_time(int64_t ns)
 {
     const int64_t most = INT64_C(1) << 61;
     return ns >= -most && ns <= most;
 }
 
-static bool has_moments(const lhi_seen_row *x)
+static bool has_valid_pass_times(const lhi_pass_observation *x)
 {
-    return is_moment(x->could_ns) && is_moment(x->ended_ns) &&
-           is_moment(x->free_ns) && is_moment(x->handed_ns) &&
-           is_moment(x->began_ns) && is_moment(x->arrived_ns);
+    return is_valid_time(x->ready_ns) && is_valid_time(x->ended_ns) &&
+           is_valid_time(x->free_ns) && is_valid_time(x->handed_over_ns) &&
+           is_valid_time(x->transfer_start_ns) && is_valid_time(x->arrived_ns);
 }
 
-static bool was_at_moments(const lhi_played *x)
+static bool has_valid_collective_times(const lhi_collective_record *x)
 {
-    return is_moment(x->ready_ns) && is_moment(x->depart_ns) &&
-           is_moment(x->sent_ns) && is_moment(x->arrive_ns);
+    return is_valid_time(x->ready_ns) && is_valid_time(x->depart_ns) &&
+           is_valid_time(x->sent_ns) && is_valid_time(x->arrive_ns);
 }
 
 /* Rows are sent in host byte order. */
-_Static_assert(sizeof(lhi_seen_row) == LHI_SEEN_ROW_BYTES,
+_Static_assert(sizeof(lhi_pass_observation) == LHI_PASS_OBSERVATION_BYTES,
                "a row has six times and nothing else");
 
-size_t lhi_seen_size(const lhi_seen_head *s)
+size_t lhi_observation_size(const lhi_observation_header *s)
 {
-    return LHI_SEEN_BYTES + (size_t)s->n_passes * LHI_SEEN_ROW_BYTES +
-           (size_t)s->n_played * LHI_PLAYED_BYTES;
+    return LHI_OBSERVATION_HEADER_BYTES + (size_t)s->n_passes * LHI_PASS_OBSERVATION_BYTES +
+           (size_t)s->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
 }
 
-void lhi_seen_write(const lhi_seen_head *s, const lhi_seen_row *rows,
-                    const lhi_played *played, unsigned char *out)
+void lhi_observation_write(const lhi_observation_header *s, const lhi_pass_observation *rows,
+                    const lhi_collective_record *played, unsigned char *out)
 {
-    unsigned char *at = put_head(out, MESSAGE_SEEN);
+    unsigned char *at = put_head(out, MESSAGE_OBSERVATION);
     put32(&at, s->n_passes);
-    put32(&at, s->n_played);
+    put32(&at, s->n_collectives);
     put32(&at, 0);
     put64(&at, s->clock);
     memcpy(at, rows, (size_t)s->n_passes * sizeof *rows);
-    put_played(played, s->n_played, at + (size_t)s->n_passes * sizeof *rows);
+    put_collectives(played, s->n_collectives, at + (size_t)s->n_passes * sizeof *rows);
 }
 
-lh_status lhi_seen_read(const unsigned char *in, size_t size,
-                        lhi_seen_head *seen, lhi_seen_row *rows,
-                        lhi_played *played, lh_error *err)
+lh_status lhi_observation_read(const unsigned char *in, size_t size,
+                        lhi_observation_header *seen, lhi_pass_observation *rows,
+                        lhi_collective_record *played, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_SEEN, lhi_seen_size(seen), &at, err));
-    lhi_seen_head s = {get32(&at), 0, 0};
-    s.n_played = get32(&at);
+    LHI_TRY(get_head(in, size, MESSAGE_OBSERVATION, lhi_observation_size(seen), &at, err));
+    lhi_observation_header s = {get32(&at), 0, 0};
+    s.n_collectives = get32(&at);
     uint32_t rest = get32(&at);
     s.clock = get64(&at);
     if (s.n_passes != seen->n_passes)
-        return fail_field(MESSAGE_SEEN, "number of passes", s.n_passes, err);
-    if (s.n_played != seen->n_played)
-        return fail_field(MESSAGE_SEEN, "number of communications", s.n_played,
+        return fail_field(MESSAGE_OBSERVATION, "number of passes", s.n_passes, err);
+    if (s.n_collectives != seen->n_collectives)
+        return fail_field(MESSAGE_OBSERVATION, "number of communications", s.n_collectives,
                           err);
     if (rest)
-        return fail_field(MESSAGE_SEEN, "end", rest, err);
+        return fail_field(MESSAGE_OBSERVATION, "end", rest, err);
     memcpy(rows, at, (size_t)s.n_passes * sizeof *rows);
-    LHI_TRY(get_played(at + (size_t)s.n_passes * sizeof *rows, s.n_played,
+    LHI_TRY(get_collectives(at + (size_t)s.n_passes * sizeof *rows, s.n_collectives,
                        played, err));
     bool valid = true;
     for (uint32_t i = 0; i < s.n_passes; i++)
-        valid = valid && has_moments(&rows[i]);
-    for (uint32_t i = 0; i < s.n_played; i++)
-        valid = valid && was_at_moments(&played[i]);
+        valid = valid && has_valid_pass_times(&rows[i]);
+    for (uint32_t i = 0; i < s.n_collectives; i++)
+        valid = valid && has_valid_collective_times(&played[i]);
     if (!valid)
         return lhi_fail(err, LH_EIO, "%s with a time beyond 73 years",
-                        names[MESSAGE_SEEN]);
+                        names[MESSAGE_OBSERVATION]);
     *seen = s;
     return LH_OK;
 }
@@ -403,7 +403,7 @@ void lhi_proposal_write(const lhi_proposal *p,
     put32(&at, p->texts.n_rows);
     put32(&at, p->texts.n_links);
     put32(&at, p->texts.n_paths);
-    put32(&at, p->texts.n_seats);
+    put32(&at, p->texts.n_assignment);
 }
 
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
@@ -413,23 +413,23 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
     LHI_TRY(get_head(in, size, MESSAGE_PROPOSAL, LHI_PROPOSAL_BYTES, &at, err));
     uint32_t begin = get32(&at);
     lhi_proposal p = {.step = get64(&at)};
-    lhi_texts *t = &p.texts;
+    lhi_proposal_texts *t = &p.texts;
     t->n_rows = get32(&at);
     t->n_links = get32(&at);
     t->n_paths = get32(&at);
-    t->n_seats = get32(&at);
+    t->n_assignment = get32(&at);
     if (begin)
         return fail_field(MESSAGE_PROPOSAL, "beginning", begin, err);
-    if (t->n_rows > lhi_input_bytes(LHI_INPUT_SCHEDULE))
+    if (t->n_rows > lhi_input_max_bytes(LHI_INPUT_SCHEDULE))
         return fail_field(MESSAGE_PROPOSAL, "length of rows", t->n_rows, err);
-    if (t->n_links > lhi_input_bytes(LHI_INPUT_SCHEDULE) ||
+    if (t->n_links > lhi_input_max_bytes(LHI_INPUT_SCHEDULE) ||
         (t->n_links && !t->n_rows))
         return fail_field(MESSAGE_PROPOSAL, "length of link orders", t->n_links,
                           err);
-    if (t->n_paths > LHI_PATHS_MOST || (t->n_paths && !t->n_rows))
+    if (t->n_paths > LHI_PATHS_MAX_BYTES || (t->n_paths && !t->n_rows))
         return fail_field(MESSAGE_PROPOSAL, "length of paths", t->n_paths, err);
-    if (t->n_seats > LHI_SEATS_MOST || (t->n_seats && !t->n_rows))
-        return fail_field(MESSAGE_PROPOSAL, "length of seats", t->n_seats, err);
+    if (t->n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES || (t->n_assignment && !t->n_rows))
+        return fail_field(MESSAGE_PROPOSAL, "length of seats", t->n_assignment, err);
     *out = p;
     return LH_OK;
 }
@@ -468,7 +468,7 @@ void lhi_switch_write(const lhi_switch *s, unsigned char out[LHI_SWITCH_BYTES])
     put64(&at, s->moved_bytes);
     put64(&at, (uint64_t)s->move_ns);
     put64(&at, (uint64_t)s->move_expected_ns);
-    put32(&at, s->n_seats);
+    put32(&at, s->n_assignment);
     put32(&at, 0);
     put_text(&at, s->to, sizeof s->to);
     put_text(&at, s->why, sizeof s->why);
@@ -489,38 +489,38 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
     s.moved_bytes = get64(&at);
     s.move_ns = get_time(&at);
     s.move_expected_ns = get_time(&at);
-    s.n_seats = get32(&at);
+    s.n_assignment = get32(&at);
     uint32_t rest = get32(&at);
     LHI_TRY(get_text(&at, s.to, sizeof s.to, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.why, sizeof s.why, MESSAGE_SWITCH, err));
     LHI_TRY(get_text(&at, s.refused, sizeof s.refused, MESSAGE_SWITCH, err));
     if (refused >> 1 > LH_DATA_PATH_MIXED)
         return fail_field(MESSAGE_SWITCH, "path", refused >> 1, err);
-    if (s.n_seats > LHI_SEATS_MOST || rest)
-        return fail_field(MESSAGE_SWITCH, "length of seats", s.n_seats, err);
+    if (s.n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES || rest)
+        return fail_field(MESSAGE_SWITCH, "length of seats", s.n_assignment, err);
     *out = s;
     return LH_OK;
 }
 
 /* --- adaptation notices --- */
 
-enum { TOLD_DECISION = 1, TOLD_SWITCH = 2 };
+enum { NOTICE_DECISION = 1, NOTICE_SWITCH = 2 };
 
-void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES])
+void lhi_adapt_notice_write(const lhi_adapt_notice *row, unsigned char out[LHI_ADAPT_NOTICE_BYTES])
 {
-    const lh_notice *n = &row->notice;
+    const lh_adapt_event *n = &row->notice;
     const lh_monitor_event *e = &n->event;
-    unsigned char *at = put_head(out, MESSAGE_TOLD);
-    put32(&at, (n->is_decision ? TOLD_DECISION : 0u) |
-                   (n->is_switch ? TOLD_SWITCH : 0u));
+    unsigned char *at = put_head(out, MESSAGE_ADAPT_NOTICE);
+    put32(&at, (n->is_decision ? NOTICE_DECISION : 0u) |
+                   (n->is_switch ? NOTICE_SWITCH : 0u));
     put64(&at, n->step);
-    put32(&at, (uint32_t)e->what);
+    put32(&at, (uint32_t)e->target);
     put32(&at, e->index);
     put32(&at, (uint32_t)e->change);
     put32(&at, 0);
-    put64(&at, e->from);
-    put_real(&at, e->before_ns);
-    put_real(&at, e->now_ns);
+    put64(&at, e->first_step);
+    put_real(&at, e->baseline_ns);
+    put_real(&at, e->current_ns);
     put_real(&at, e->error_ns);
     put64(&at, (uint64_t)e->cost_ns);
     put64(&at, (uint64_t)n->now_ns);
@@ -532,26 +532,26 @@ void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES])
     put_text(&at, row->text, sizeof row->text);
 }
 
-lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
+lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size, lhi_adapt_notice *out,
                         lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_TOLD, LHI_TOLD_BYTES, &at, err));
-    lhi_told t = {{0}, "", ""};
-    lh_notice *n = &t.notice;
+    LHI_TRY(get_head(in, size, MESSAGE_ADAPT_NOTICE, LHI_ADAPT_NOTICE_BYTES, &at, err));
+    lhi_adapt_notice t = {{0}, "", ""};
+    lh_adapt_event *n = &t.notice;
     lh_monitor_event *e = &n->event;
     uint32_t kind = get32(&at);
-    n->is_decision = kind & TOLD_DECISION;
-    n->is_switch = kind & TOLD_SWITCH;
+    n->is_decision = kind & NOTICE_DECISION;
+    n->is_switch = kind & NOTICE_SWITCH;
     n->step = get64(&at);
     uint32_t what = get32(&at);
-    e->what = (lh_monitor_what)what;
+    e->target = (lh_monitor_target)what;
     e->index = get32(&at);
     uint32_t change = get32(&at), rest = get32(&at);
     e->change = (lh_monitor_change)change;
-    e->from = get64(&at);
-    e->before_ns = get_real(&at);
-    e->now_ns = get_real(&at);
+    e->first_step = get64(&at);
+    e->baseline_ns = get_real(&at);
+    e->current_ns = get_real(&at);
     e->error_ns = get_real(&at);
     e->cost_ns = get_time(&at);
     n->now_ns = get_time(&at);
@@ -559,18 +559,18 @@ lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
     n->bound_ns = get_time(&at);
     uint32_t path = get32(&at), end = get32(&at);
     n->path = (lh_data_path)path;
-    LHI_TRY(get_text(&at, t.name, sizeof t.name, MESSAGE_TOLD, err));
-    LHI_TRY(get_text(&at, t.text, sizeof t.text, MESSAGE_TOLD, err));
-    if (kind > (TOLD_DECISION | TOLD_SWITCH) || kind == TOLD_SWITCH)
-        return fail_field(MESSAGE_TOLD, "kind", kind, err);
+    LHI_TRY(get_text(&at, t.name, sizeof t.name, MESSAGE_ADAPT_NOTICE, err));
+    LHI_TRY(get_text(&at, t.text, sizeof t.text, MESSAGE_ADAPT_NOTICE, err));
+    if (kind > (NOTICE_DECISION | NOTICE_SWITCH) || kind == NOTICE_SWITCH)
+        return fail_field(MESSAGE_ADAPT_NOTICE, "kind", kind, err);
     if (what > LH_MONITOR_DATA)
-        return fail_field(MESSAGE_TOLD, "thing", what, err);
+        return fail_field(MESSAGE_ADAPT_NOTICE, "thing", what, err);
     if (change > LH_MONITOR_ENDS)
-        return fail_field(MESSAGE_TOLD, "change", change, err);
+        return fail_field(MESSAGE_ADAPT_NOTICE, "change", change, err);
     if (path > LH_DATA_PATH_MIXED)
-        return fail_field(MESSAGE_TOLD, "path", path, err);
+        return fail_field(MESSAGE_ADAPT_NOTICE, "path", path, err);
     if (rest || end)
-        return fail_field(MESSAGE_TOLD, "end", rest | end, err);
+        return fail_field(MESSAGE_ADAPT_NOTICE, "end", rest | end, err);
     *out = t;
     return LH_OK;
 }
@@ -583,14 +583,14 @@ void lhi_outcome_head_write(const lhi_outcome *o,
     unsigned char *at = put_head(out, MESSAGE_OUTCOME);
     put32(&at, o->interrupted);
     put64(&at, o->n_iterations);
-    put64(&at, o->n_grown);
+    put64(&at, o->pool_growth);
     put32(&at, o->n_recorded);
     put32(&at, o->n_switches);
     put32(&at, o->texts.n_rows);
     put32(&at, o->texts.n_links);
-    put32(&at, o->n_told);
+    put32(&at, o->n_notices);
     put32(&at, o->texts.n_paths);
-    put32(&at, o->texts.n_seats);
+    put32(&at, o->texts.n_assignment);
     put32(&at, 0);
 }
 
@@ -601,14 +601,14 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     LHI_TRY(get_head(in, size, MESSAGE_OUTCOME, LHI_OUTCOME_BYTES, &at, err));
     uint32_t interrupted = get32(&at);
     lhi_outcome o = {.n_iterations = get64(&at), .interrupted = interrupted};
-    o.n_grown = get64(&at);
+    o.pool_growth = get64(&at);
     o.n_recorded = get32(&at);
     o.n_switches = get32(&at);
     o.texts.n_rows = get32(&at);
     o.texts.n_links = get32(&at);
-    o.n_told = get32(&at);
+    o.n_notices = get32(&at);
     o.texts.n_paths = get32(&at);
-    o.texts.n_seats = get32(&at);
+    o.texts.n_assignment = get32(&at);
     if (get32(&at))
         return fail_field(MESSAGE_OUTCOME, "end", 1, err);
     if (interrupted > 1)
@@ -624,11 +624,11 @@ void lhi_iteration_write(const lh_iteration *it,
     put64(&out, (uint64_t)it->ns);
     put_real(&out, it->loss);
     put_real(&out, it->validation_loss);
-    put_real(&out, it->norm);
-    put_real(&out, it->rate);
+    put_real(&out, it->gradient_norm);
+    put_real(&out, it->learning_rate);
     put64(&out, it->tokens);
-    put64(&out, it->slips);
-    put64(&out, (uint64_t)it->worst_late_ns);
+    put64(&out, it->missed_deadlines);
+    put64(&out, (uint64_t)it->max_lateness_ns);
     put_real(&out, it->mtp_loss);
 }
 
@@ -639,11 +639,11 @@ lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES])
     it.ns = get_time(&in);
     it.loss = get_real(&in);
     it.validation_loss = get_real(&in);
-    it.norm = get_real(&in);
-    it.rate = get_real(&in);
+    it.gradient_norm = get_real(&in);
+    it.learning_rate = get_real(&in);
     it.tokens = get64(&in);
-    it.slips = get64(&in);
-    it.worst_late_ns = get_time(&in);
+    it.missed_deadlines = get64(&in);
+    it.max_lateness_ns = get_time(&in);
     it.mtp_loss = get_real(&in);
     return it;
 }

@@ -3,8 +3,8 @@
  * docs/formats/wire.md. Encoding and checking only; no communication. Reading
  * fails with LH_EIO if the bytes are not a valid message; `err` names the
  * problem and the output is unchanged, except for arrays of rows. */
-#ifndef LHI_MESSAGES_H
-#define LHI_MESSAGES_H
+#ifndef LHI_CONTROL_MESSAGES_H
+#define LHI_CONTROL_MESSAGES_H
 
 #include <longhaul/engine.h>
 #include <longhaul/status.h>
@@ -15,28 +15,28 @@
 enum {
     LHI_MESSAGE_VERSION = 8,
     LHI_COMMAND_BYTES = 32,
-    LHI_DONE_BYTES = 48,
-    LHI_NOTICE_BYTES = 16,
-    LHI_COUNTS_BYTES = 16,
-    LHI_RECORD_BYTES = 40,
-    LHI_PLAYED_BYTES = 48,
+    LHI_COMMAND_REPORT_BYTES = 48,
+    LHI_RECEIVE_NOTICE_BYTES = 16,
+    LHI_RECORD_COUNTS_BYTES = 16,
+    LHI_PASS_RECORD_BYTES = 40,
+    LHI_COLLECTIVE_RECORD_BYTES = 48,
     LHI_OUTCOME_BYTES = 56,
     LHI_ITERATION_BYTES = 80,
     LHI_PROPOSAL_BYTES = 32,
     LHI_VOTE_BYTES = 256,
     LHI_SWITCH_BYTES = 1056,
-    LHI_SEEN_BYTES = 24,
-    LHI_SEEN_ROW_BYTES = 48,
-    LHI_TOLD_BYTES = 768,
+    LHI_OBSERVATION_HEADER_BYTES = 24,
+    LHI_PASS_OBSERVATION_BYTES = 48,
+    LHI_ADAPT_NOTICE_BYTES = 768,
     LHI_VOTE_TEXT = LHI_VOTE_BYTES - 16, /* with the terminating 0 */
     LHI_SWITCH_NAME = 128,               /* all with the terminating 0 */
     LHI_SWITCH_WHY = 600,
-    LHI_PATHS_MOST = 1 << 20, /* bytes of the path text */
-    LHI_SEATS_MOST = 1 << 20, /* bytes of the rank assignment text */
+    LHI_PATHS_MAX_BYTES = 1 << 20, /* bytes of the path text */
+    LHI_RANK_ASSIGNMENT_MAX_BYTES = 1 << 20, /* bytes of the rank assignment text */
     LHI_SWITCH_REFUSED =
         LHI_SWITCH_BYTES - 64 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
-    LHI_TOLD_NAME = 32, /* all with the terminating 0 */
-    LHI_TOLD_TEXT = LHI_TOLD_BYTES - 104 - LHI_TOLD_NAME
+    LHI_ADAPT_NOTICE_NAME = 32, /* all with the terminating 0 */
+    LHI_ADAPT_NOTICE_TEXT = LHI_ADAPT_NOTICE_BYTES - 104 - LHI_ADAPT_NOTICE_NAME
 };
 
 /* Commands from rank 0 to all ranks. */
@@ -63,82 +63,82 @@ typedef struct lhi_command {
     uint64_t step;
     int64_t t0_ns; /* step start, with a shared clock */
     bool proposes; /* a PROPOSAL follows, for the next step */
-    bool sees;     /* an observation follows this step's DONE */
+    bool wants_observation;     /* an observation follows this step's DONE */
     lhi_verdict verdict;
 } lhi_command;
 
 /* A rank's report on a finished command. */
-typedef struct lhi_done {
+typedef struct lhi_command_report {
     int64_t end_ns; /* on the shared clock; else since the start */
     double loss;    /* for validation */
     uint64_t n_slips;
     int64_t worst_late_ns;
-    uint64_t n_grown;
-    uint32_t n_played; /* collectives in the following observation */
-} lhi_done;
+    uint64_t pool_growth;
+    uint32_t n_collectives; /* collectives in the following observation */
+} lhi_command_report;
 
 /* Record of a pass. Times are on the real clock; the message's times are the
  * transport's. */
-typedef struct lhi_record {
+typedef struct lhi_pass_record {
     int64_t start_ns, end_ns;
     int64_t
         issued_ns; /* rank continues; later only if sends block */
     int64_t entered_ns, arrived_ns; /* for an input message */
     size_t peak_bytes; /* device's peak so far; not sent */
-} lhi_record;
+} lhi_pass_record;
 
 /* Observation of a pass for online adaptation, on the host's clock, as modelled
  * by device and links. */
-typedef struct lhi_seen_row {
-    int64_t could_ns; /* could start: device free, input arrived */
+typedef struct lhi_pass_observation {
+    int64_t ready_ns; /* could start: device free, input arrived */
     int64_t ended_ns;
     int64_t free_ns; /* rank continues, message handed over */
     /* For an input message; else 0. The first two are on the sender's clock:
      * when it was handed over (or its late receive posted), and when its
      * transfer started. */
-    int64_t handed_ns, began_ns, arrived_ns;
-} lhi_seen_row;
+    int64_t handed_over_ns, transfer_start_ns, arrived_ns;
+} lhi_pass_observation;
 
 /* A rank's observation of a step; `n_passes` rows follow, then the collectives.
  */
-typedef struct lhi_seen_head {
-    uint32_t n_passes, n_played;
+typedef struct lhi_observation_header {
+    uint32_t n_passes, n_collectives;
     uint64_t clock; /* equal on ranks that read the same clock */
-} lhi_seen_head;
+} lhi_observation_header;
 
 /* Record of a data-parallel collective; at the end of a step's list also of
  * activation copies, for which sent_ns equals arrive_ns. */
-typedef struct lhi_played {
+typedef struct lhi_collective_record {
     uint32_t chunk;
     bool is_reduce_scatter;
     uint32_t op; /* lh_pipeline_dp_op(); LH_NONE: whole chunk */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
     uint32_t copy; /* 1 + index in the offload stream; 0: not a copy */
-} lhi_played;
+} lhi_collective_record;
 
 /* The number of a rank's records for the last step; the rows follow. */
-typedef struct lhi_counts {
-    uint32_t n_passes, n_played;
-} lhi_counts;
+typedef struct lhi_record_counts {
+    uint32_t n_passes, n_collectives;
+} lhi_record_counts;
 
 /* Sizes, in bytes, of a proposal's concatenated texts: rows, link orders, paths
  * (lhi_paths_format(); none: as at the start), rank assignment
  * (rank_assignment.h; none: likewise). */
-typedef struct lhi_texts {
-    uint32_t n_rows, n_links, n_paths, n_seats;
-} lhi_texts;
+typedef struct lhi_proposal_texts {
+    uint32_t n_rows, n_links, n_paths, n_assignment;
+} lhi_proposal_texts;
 
 /* Returns the total size in bytes. */
-static inline size_t lhi_texts_size(const lhi_texts *t)
+static inline size_t lhi_proposal_texts_size(const lhi_proposal_texts *t)
 {
-    return (size_t)t->n_rows + t->n_links + t->n_paths + t->n_seats;
+    return (size_t)t->n_rows + t->n_links + t->n_paths + t->n_assignment;
 }
 
 /* A schedule that takes effect at `step`; its texts follow as one message.
  * n_rows 0: rank 0 has none, and all ranks vote against it. */
 typedef struct lhi_proposal {
     uint64_t step;
-    lhi_texts texts;
+    lhi_proposal_texts texts;
 } lhi_proposal;
 
 /* A rank's vote on a proposal. */
@@ -148,11 +148,11 @@ typedef struct lhi_vote {
     char why[LHI_VOTE_TEXT]; /* reason for a refusal */
 } lhi_vote;
 
-/* An adaptation notice; becomes an lh_notice. */
-typedef struct lhi_told {
-    lh_notice notice; /* without its texts */
-    char name[LHI_TOLD_NAME], text[LHI_TOLD_TEXT];
-} lhi_told;
+/* An adaptation notice; becomes an lh_adapt_event. */
+typedef struct lhi_adapt_notice {
+    lh_adapt_event notice; /* without its texts */
+    char name[LHI_ADAPT_NOTICE_NAME], text[LHI_ADAPT_NOTICE_TEXT];
+} lhi_adapt_notice;
 
 /* A proposal and its result; becomes an lh_switch. */
 typedef struct lhi_switch {
@@ -161,8 +161,8 @@ typedef struct lhi_switch {
     int64_t expected_ns; /* by the proposer; 0: unknown */
     /* Size of the rank assignment text that follows if parts of the job moved.
      */
-    uint32_t n_seats;
-    char *seats; /* the text, if present; not in SWITCH */
+    uint32_t n_assignment;
+    char *assignment; /* the text, if present; not in SWITCH */
     uint64_t moved_bytes;
     int64_t move_ns, move_expected_ns;
     bool is_refused;
@@ -174,10 +174,10 @@ typedef struct lhi_switch {
  * `n_notices` notices, the texts of the last iteration's plan (n_rows 0: the
  * initial plan), then counts and rows for each of `n_recorded` ranks. */
 typedef struct lhi_outcome {
-    uint64_t n_iterations, n_grown;
+    uint64_t n_iterations, pool_growth;
     bool interrupted;
-    uint32_t n_recorded, n_switches, n_told;
-    lhi_texts texts;
+    uint32_t n_recorded, n_switches, n_notices;
+    lhi_proposal_texts texts;
 } lhi_outcome;
 
 /* Encodes a command. */
@@ -188,43 +188,43 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
                            lhi_command *out, lh_error *err);
 
 /* Encodes a report. */
-void lhi_done_write(const lhi_done *done, unsigned char out[LHI_DONE_BYTES]);
+void lhi_command_report_write(const lhi_command_report *done, unsigned char out[LHI_COMMAND_REPORT_BYTES]);
 /* Decodes a report. */
-lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,
+lh_status lhi_command_report_read(const unsigned char *in, size_t size, lhi_command_report *out,
                         lh_error *err);
 
 /* Encodes a notice that a receive was posted at `posted_ns`. */
-void lhi_notice_write(int64_t posted_ns, unsigned char out[LHI_NOTICE_BYTES]);
+void lhi_receive_notice_write(int64_t posted_ns, unsigned char out[LHI_RECEIVE_NOTICE_BYTES]);
 /* Decodes the notice. */
-lh_status lhi_notice_read(const unsigned char *in, size_t size,
+lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
                           int64_t *posted_ns, lh_error *err);
 
 /* Encodes record counts. */
-void lhi_counts_write(const lhi_counts *counts,
-                      unsigned char out[LHI_COUNTS_BYTES]);
+void lhi_record_counts_write(const lhi_record_counts *counts,
+                      unsigned char out[LHI_RECORD_COUNTS_BYTES]);
 /* Decodes record counts. */
-lh_status lhi_counts_read(const unsigned char *in, size_t size, lhi_counts *out,
+lh_status lhi_record_counts_read(const unsigned char *in, size_t size, lhi_record_counts *out,
                           lh_error *err);
 
 /* Returns the size of a rank's rows: pass records, then collectives. */
-size_t lhi_rows_bytes(const lhi_counts *counts);
+size_t lhi_record_rows_size(const lhi_record_counts *counts);
 /* Encodes a rank's rows. */
-void lhi_rows_write(const lhi_counts *counts, const lhi_record *records,
-                    const lhi_played *played, unsigned char *out);
+void lhi_record_rows_write(const lhi_record_counts *counts, const lhi_pass_record *records,
+                    const lhi_collective_record *played, unsigned char *out);
 /* Decodes a rank's rows. */
-lh_status lhi_rows_read(const unsigned char *in, size_t size,
-                        const lhi_counts *counts, lhi_record *records,
-                        lhi_played *played, lh_error *err);
+lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
+                        const lhi_record_counts *counts, lhi_pass_record *records,
+                        lhi_collective_record *played, lh_error *err);
 
 /* Returns the size of an observation: header, rows and collectives. */
-size_t lhi_seen_size(const lhi_seen_head *seen);
+size_t lhi_observation_size(const lhi_observation_header *seen);
 /* Encodes an observation. */
-void lhi_seen_write(const lhi_seen_head *seen, const lhi_seen_row *rows,
-                    const lhi_played *played, unsigned char *out);
+void lhi_observation_write(const lhi_observation_header *seen, const lhi_pass_observation *rows,
+                    const lhi_collective_record *played, unsigned char *out);
 /* Decodes an observation whose counts must match *seen; sets its clock. */
-lh_status lhi_seen_read(const unsigned char *in, size_t size,
-                        lhi_seen_head *seen, lhi_seen_row *rows,
-                        lhi_played *played, lh_error *err);
+lh_status lhi_observation_read(const unsigned char *in, size_t size,
+                        lhi_observation_header *seen, lhi_pass_observation *rows,
+                        lhi_collective_record *played, lh_error *err);
 
 /* Encodes a proposal. */
 void lhi_proposal_write(const lhi_proposal *proposal,
@@ -246,9 +246,9 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                           lh_error *err);
 
 /* Encodes an adaptation notice. */
-void lhi_told_write(const lhi_told *row, unsigned char out[LHI_TOLD_BYTES]);
+void lhi_adapt_notice_write(const lhi_adapt_notice *row, unsigned char out[LHI_ADAPT_NOTICE_BYTES]);
 /* Decodes an adaptation notice. */
-lh_status lhi_told_read(const unsigned char *in, size_t size, lhi_told *out,
+lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size, lhi_adapt_notice *out,
                         lh_error *err);
 
 /* Encodes the outcome header. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    KEPT_STEPS = 64, /* the last ones */
+    MAX_STEPS = 64, /* the last ones */
     F_MESSAGES = LH_B + 1,
     B_MESSAGES,
     COLUMNS, /* per chunk and step */
@@ -32,24 +32,24 @@ static size_t row_size(const lhi_job *job)
     return (size_t)COLUMNS * job->exec->n_chunks;
 }
 
-enum { STATE, KEPT, ALPHA, BETA, PER_CHUNK };
+enum { STATE, ACTIVATIONS, ALPHA, BETA, PER_CHUNK };
 
-static size_t at_chunk(const lhi_job *job, int what, uint32_t chunk)
+static size_t chunk_index(const lhi_job *job, int what, uint32_t chunk)
 {
-    return KEPT_STEPS * row_size(job) + (size_t)what * job->exec->n_chunks +
+    return MAX_STEPS * row_size(job) + (size_t)what * job->exec->n_chunks +
            chunk;
 }
 
-size_t lhi_observed_size(const lhi_job *job)
+size_t lhi_observer_count_sums(const lhi_job *job)
 {
-    return at_chunk(job, PER_CHUNK, 0);
+    return chunk_index(job, PER_CHUNK, 0);
 }
 
 lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
                             lhi_observer **out, lh_error *err)
 {
     lhi_observer *o = calloc(1, sizeof *o);
-    double *sums = calloc(lhi_observed_size(job), sizeof *sums);
+    double *sums = calloc(lhi_observer_count_sums(job), sizeof *sums);
     if (!o || !sums) {
         free(o);
         free(sums);
@@ -75,28 +75,28 @@ const double *lhi_observer_sums(const lhi_observer *o)
 /* --- steps --- */
 
 /* Returns the arrival time of a chunk's all-gather; 0: none. */
-static int64_t gathered_ns(const lhi_shift *s, uint32_t chunk)
+static int64_t gathered_ns(const lhi_rank_program *s, uint32_t chunk)
 {
-    for (uint32_t i = 0; i < s->n_played; i++)
-        if (s->played[i].chunk == chunk && !s->played[i].is_reduce_scatter)
-            return s->played[i].arrive_ns;
+    for (uint32_t i = 0; i < s->n_collectives; i++)
+        if (s->collectives[i].chunk == chunk && !s->collectives[i].is_reduce_scatter)
+            return s->collectives[i].arrive_ns;
     return 0;
 }
 
-static int64_t later(int64_t a, int64_t b)
+static int64_t max_time(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 /* Records the growth of the device's peak at a chunk's second and later F. */
-static void note_kept(lhi_observer *o, const lhi_shift *s)
+static void record_activations(lhi_observer *o, const lhi_rank_program *s)
 {
     const lhi_exec_rank *program = s->rank->program;
     for (uint32_t i = 1; i < program->n_passes; i++) {
         const lh_pass *pass = &program->passes[i].pass;
         size_t before = s->rank->records[i - 1].peak_bytes;
         size_t after = s->rank->records[i].peak_bytes;
-        double *kept = &o->sums[at_chunk(o->job, KEPT, pass->chunk)];
+        double *kept = &o->sums[chunk_index(o->job, ACTIVATIONS, pass->chunk)];
         if (pass->kind == LH_F && !program->passes[i].is_first &&
             (double)after - (double)before > *kept)
             *kept = (double)after - (double)before;
@@ -105,36 +105,36 @@ static void note_kept(lhi_observer *o, const lhi_shift *s)
 
 /* A pass with data-parallel communication starts when that is complete and may
  * wait for it inside; profiles count only its computation. */
-void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s,
+void lhi_observer_add_step(lhi_observer *o, uint64_t iteration, const lhi_rank_program *s,
                       const int64_t *waited_ns)
 {
     const lhi_rank_hooks *hooks = s->rank->o.hooks;
     bool staged = hooks && hooks->pass;
     const lhi_exec_rank *program = s->rank->program;
     size_t size = row_size(o->job);
-    double *row = o->sums + iteration % KEPT_STEPS * size;
+    double *row = o->sums + iteration % MAX_STEPS * size;
     memset(row, 0, size * sizeof *row);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
-        const lhi_record *r = &s->records[i];
+        const lhi_pass_record *r = &s->records[i];
         double *chunk = row + (size_t)COLUMNS * pass->pass.chunk;
         int64_t from = i ? s->records[i - 1].issued_ns : 0;
         bool waits = pass->input != LH_NONE && !pass->local_input;
         if (waits) {
-            from = later(from, r->arrived_ns);
+            from = max_time(from, r->arrived_ns);
             chunk[pass->pass.kind == LH_F ? F_MESSAGES : B_MESSAGES] +=
                 (double)(r->arrived_ns - r->entered_ns);
         }
         if (pass->is_first)
-            from = later(from, gathered_ns(s, pass->pass.chunk));
+            from = max_time(from, gathered_ns(s, pass->pass.chunk));
         if ((i == 0 && !waits) || staged)
-            from = later(from, r->start_ns);
+            from = max_time(from, r->start_ns);
         int64_t takes = r->end_ns - from - (waited_ns ? waited_ns[i] : 0);
         if (takes > 0)
             chunk[pass->pass.kind] += (double)takes;
     }
     if (iteration == 0 && o->rank == o->stage)
-        note_kept(o, s);
+        record_activations(o, s);
 }
 
 /* --- end of the run --- */
@@ -144,7 +144,7 @@ static double count_values(const lhi_observer *o, lhi_device *device,
                            uint32_t chunk, double *experts)
 {
     const lhi_device_ops *ops = device->ops;
-    bool apart = lhi_experts_apart(o->job->model, &o->job->grid);
+    bool apart = lhi_has_disjoint_expert_groups(o->job->model, &o->job->grid);
     double values = 0;
     *experts = 0;
     for (uint32_t i = 0; i < ops->n_tensors(device, chunk); i++) {
@@ -155,17 +155,17 @@ static double count_values(const lhi_observer *o, lhi_device *device,
     return values;
 }
 
-static void note_state(lhi_observer *o, lhi_device *device)
+static void record_state(lhi_observer *o, lhi_device *device)
 {
     const lhi_device_ops *ops = device->ops;
     const lh_exec *x = o->job->exec;
     const lh_train_model *m = o->job->model;
-    uint32_t n = lhi_grid_size(&o->job->grid, LHI_GRID_DATA);
-    uint32_t n_shards = lhi_shard_groups_of(m, n, o->stage, 0).n_shards;
-    uint32_t same = lhi_grid_size(&o->job->grid, LHI_GRID_EXPERT_DATA);
+    uint32_t n = lhi_grid_group_size(&o->job->grid, LHI_GRID_DATA);
+    uint32_t n_shards = lhi_shard_groups_find(m, n, o->stage, 0).n_shards;
+    uint32_t same = lhi_grid_group_size(&o->job->grid, LHI_GRID_EXPERT_DATA);
     uint32_t n_expert_shards =
-        lhi_expert_groups_of(m, &o->job->grid, o->stage).n_shards;
-    bool by_layer = n > 1 && m->by_layer;
+        lhi_expert_shard_groups_find(m, &o->job->grid, o->stage).n_shards;
+    bool by_layer = n > 1 && m->per_layer_sharding;
     for (uint32_t c = 0; o->rank == o->stage && c < x->n_chunks; c++) {
         double bytes[LH_N_MEMORY_KINDS] = {0}, experts, *to;
         if (x->chunk_ranks[c] != o->stage)
@@ -175,13 +175,13 @@ static void note_state(lhi_observer *o, lhi_device *device)
          * themselves. */
         lhi_sharded_tensors sharded = {0};
         if (by_layer)
-            sharded = ops->sharded(device, c);
+            sharded = ops->sharded_tensors(device, c);
         double of = experts > 0 ? (double)sharded.expert_values : 0;
-        lhi_train_predict(values - experts, 0, (double)sharded.values - of, n,
+        lhi_train_predict_memory(values - experts, 0, (double)sharded.values - of, n,
                           n_shards, by_layer, m->delayed_update, bytes);
-        lhi_train_predict(experts, 0, of, same, n_expert_shards, by_layer,
+        lhi_train_predict_memory(experts, 0, of, same, n_expert_shards, by_layer,
                           m->delayed_update, bytes);
-        to = &o->sums[at_chunk(o->job, STATE, c)];
+        to = &o->sums[chunk_index(o->job, STATE, c)];
         *to = sizeof(float) * (2 * values - (double)sharded.values -
                                (double)sharded.gradients);
         for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
@@ -191,7 +191,7 @@ static void note_state(lhi_observer *o, lhi_device *device)
 
 /* Checks whether an earlier chunk boundary joins the same two stages; *first:
  * that boundary. */
-static bool seen_before(const lh_exec *x, uint32_t chunk, uint32_t *first)
+static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk, uint32_t *first)
 {
     uint32_t a = x->chunk_ranks[chunk], b = x->chunk_ranks[chunk + 1];
     for (uint32_t c = 0; c < chunk; c++) {
@@ -204,7 +204,7 @@ static bool seen_before(const lh_exec *x, uint32_t chunk, uint32_t *first)
 }
 
 /* Measures the stage pairs one after the other, without other traffic. */
-static lh_status ping_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
+static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
                              lh_error *err)
 {
     const lh_exec *x = o->job->exec;
@@ -212,15 +212,15 @@ static lh_status ping_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
                                LHI_NET_NO_LINK, NULL};
     for (uint32_t c = 0; c + 1 < x->n_chunks; c++) {
         uint32_t a = x->chunk_ranks[c], b = x->chunk_ranks[c + 1], first;
-        if (a == b || seen_before(x, c, &first))
+        if (a == b || is_repeated_boundary(x, c, &first))
             continue;
         if (o->rank == a || o->rank == b) {
             double alpha, beta;
-            LHI_TRY(lhi_ping(net, a, b, lhi_tag(LHI_TAG_PING, turn, 0), REPEATS,
+            LHI_TRY(lhi_measure_ping(net, a, b, lhi_tag(LHI_TAG_PING, turn, 0), REPEATS,
                              &alpha, &beta, err));
             if (o->rank == a) {
-                o->sums[at_chunk(o->job, ALPHA, c)] = alpha;
-                o->sums[at_chunk(o->job, BETA, c)] = beta;
+                o->sums[chunk_index(o->job, ALPHA, c)] = alpha;
+                o->sums[chunk_index(o->job, BETA, c)] = beta;
             }
         }
         LHI_TRY(lhi_net_barrier(
@@ -230,39 +230,39 @@ static lh_status ping_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
     return LH_OK;
 }
 
-lh_status lhi_observe_end(lhi_observer *o, lhi_net *net, lhi_device *device,
+lh_status lhi_observer_finish(lhi_observer *o, lhi_net *net, lhi_device *device,
                           uint64_t turn, lh_error *err)
 {
-    note_state(o, device);
+    record_state(o, device);
     if (!o->job->emulates)
-        LHI_TRY(ping_stages(o, net, turn, err));
-    return lhi_sum_ranks(net, turn, o->sums, lhi_observed_size(o->job), NULL,
+        LHI_TRY(measure_stages(o, net, turn, err));
+    return lhi_all_reduce_sum(net, turn, o->sums, lhi_observer_count_sums(o->job), NULL,
                          err);
 }
 
 /* --- means --- */
 
 /* A recorded step and its duration. */
-typedef struct kept_step {
+typedef struct recorded_step {
     int64_t ns;
     uint64_t iteration;
-} kept_step;
+} recorded_step;
 
 static int by_time(const void *a, const void *b)
 {
-    const kept_step *x = a, *y = b;
+    const recorded_step *x = a, *y = b;
     return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
 /* Selects the steps between the quartiles; without the first, a warm-up, if
  * there are others. */
 static uint32_t choose_steps(const lh_iteration *iterations, uint64_t n,
-                             kept_step steps[KEPT_STEPS])
+                             recorded_step steps[MAX_STEPS])
 {
     uint32_t n_steps = 0;
-    uint64_t from = n > KEPT_STEPS ? n - KEPT_STEPS : n > 1;
+    uint64_t from = n > MAX_STEPS ? n - MAX_STEPS : n > 1;
     for (uint64_t i = from; i < n; i++)
-        steps[n_steps++] = (kept_step){iterations[i].ns, i};
+        steps[n_steps++] = (recorded_step){iterations[i].ns, i};
     lhi_sort(steps, n_steps, sizeof *steps, by_time);
     uint32_t skipped = n_steps / 4;
     memmove(steps, steps + skipped, (n_steps - 2 * skipped) * sizeof *steps);
@@ -284,17 +284,17 @@ static void count_passes(const lh_exec *x, double *counts)
 }
 
 static void add_steps(const lhi_job *job, const double *sums,
-                      const kept_step *steps, const double *counts,
-                      lhi_observed *to)
+                      const recorded_step *steps, const double *counts,
+                      lhi_observed_means *to)
 {
     uint32_t n_chunks = job->exec->n_chunks;
     for (uint32_t i = 0; i < to->n_steps; i++) {
         const double *row =
-            sums + steps[i].iteration % KEPT_STEPS * row_size(job);
+            sums + steps[i].iteration % MAX_STEPS * row_size(job);
         for (uint32_t c = 0; c < n_chunks; c++)
             for (uint32_t k = 0; k < COLUMNS; k++) {
                 double n = counts[(size_t)COLUMNS * c + k] *
-                           lhi_grid_copies(&job->grid) * to->n_steps;
+                           lhi_grid_count_copies(&job->grid) * to->n_steps;
                 double *sum = k < F_MESSAGES
                                   ? &to->pass_ns[c * F_MESSAGES + k]
                                   : &to->message_ns[2 * c + (k - F_MESSAGES)];
@@ -305,44 +305,44 @@ static void add_steps(const lhi_job *job, const double *sums,
     }
 }
 
-static void add_rest(const lhi_job *job, const double *sums, lhi_observed *to)
+static void add_chunk_values(const lhi_job *job, const double *sums, lhi_observed_means *to)
 {
     const lh_exec *x = job->exec;
     for (uint32_t c = 0; c < x->n_chunks; c++) {
         uint32_t like = c, first;
-        if (c + 1 < x->n_chunks && seen_before(x, c, &first))
+        if (c + 1 < x->n_chunks && is_repeated_boundary(x, c, &first))
             like = first;
-        to->state_bytes[c] = sums[at_chunk(job, STATE, c)];
-        to->kept_bytes[c] = sums[at_chunk(job, KEPT, c)];
-        to->alpha_ns[c] = sums[at_chunk(job, ALPHA, like)];
-        to->beta_ns[c] = sums[at_chunk(job, BETA, like)];
+        to->state_bytes[c] = sums[chunk_index(job, STATE, c)];
+        to->activation_bytes[c] = sums[chunk_index(job, ACTIVATIONS, c)];
+        to->alpha_ns[c] = sums[chunk_index(job, ALPHA, like)];
+        to->beta_ns[c] = sums[chunk_index(job, BETA, like)];
     }
 }
 
 /* Allocates the means with their arrays behind the struct. */
-static lhi_observed *make_empty(uint32_t n_chunks)
+static lhi_observed_means *allocate_means(uint32_t n_chunks)
 {
     size_t n = n_chunks;
     size_t each = F_MESSAGES + 2 + PER_CHUNK;
-    lhi_observed *o = calloc(1, sizeof *o + each * n * sizeof(double));
+    lhi_observed_means *o = calloc(1, sizeof *o + each * n * sizeof(double));
     if (!o)
         return NULL;
     o->pass_ns = (double *)(o + 1);
     o->message_ns = o->pass_ns + F_MESSAGES * n;
     o->state_bytes = o->message_ns + 2 * n;
-    o->kept_bytes = o->state_bytes + n;
-    o->alpha_ns = o->kept_bytes + n;
+    o->activation_bytes = o->state_bytes + n;
+    o->alpha_ns = o->activation_bytes + n;
     o->beta_ns = o->alpha_ns + n;
     return o;
 }
 
-lh_status lhi_observed_make(const lhi_job *job, const lh_iteration *iterations,
-                            uint64_t n, const double *sums, lhi_observed **out,
+lh_status lhi_observed_means_make(const lhi_job *job, const lh_iteration *iterations,
+                            uint64_t n, const double *sums, lhi_observed_means **out,
                             lh_error *err)
 {
-    kept_step steps[KEPT_STEPS];
+    recorded_step steps[MAX_STEPS];
     uint32_t n_chunks = job->exec->n_chunks;
-    lhi_observed *o = make_empty(n_chunks);
+    lhi_observed_means *o = allocate_means(n_chunks);
     double *counts = calloc((size_t)COLUMNS * n_chunks, sizeof *counts);
     if (!o || !counts) {
         free(o);
@@ -353,13 +353,13 @@ lh_status lhi_observed_make(const lhi_job *job, const lh_iteration *iterations,
     o->has_messages = job->shared_clock && !job->emulates;
     count_passes(job->exec, counts);
     add_steps(job, sums, steps, counts, o);
-    add_rest(job, sums, o);
+    add_chunk_values(job, sums, o);
     free(counts);
     *out = o;
     return LH_OK;
 }
 
-void lhi_observed_free(lhi_observed *o)
+void lhi_observed_means_free(lhi_observed_means *o)
 {
     free(o);
 }

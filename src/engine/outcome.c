@@ -19,17 +19,17 @@ typedef struct owned_result {
     lh_iteration *iterations;
     lhi_switch *rows;
     lh_switch *switches; /* with the texts of `rows` */
-    lhi_seats *seats;    /* per switch, if parts moved */
-    lh_moved *moved;     /* likewise, with the numbers in `seats` */
+    lhi_rank_assignment *seats;    /* per switch, if parts moved */
+    lh_migration *moved;     /* likewise, with the numbers in `seats` */
     uint32_t n_switches;
-    lhi_told *told;
-    lh_notice *notices; /* with the texts of `told` */
+    lhi_adapt_notice *notice_rows;
+    lh_adapt_event *notices; /* with the texts of `told` */
     uint32_t n_notices;
     lh_schedule *schedule; /* NULL: the initial schedule */
     lh_data_path path;
     bool *delegated; /* mixed path: per link */
     lh_trace *trace;
-    lhi_observed *observed;
+    lhi_observed_means *observed;
     lh_profile *profile;
     lh_train_memory *memory;
     uint32_t n_memory;
@@ -40,44 +40,44 @@ typedef struct owned_result {
 /* Remaining bytes of the outcome. */
 typedef struct reader {
     const unsigned char *at;
-    size_t left;
+    size_t n_left;
 } reader;
 
 /* Takes the next `size` bytes; NULL: not enough are left. */
 static const unsigned char *next_bytes(reader *r, size_t size)
 {
     const unsigned char *at = r->at;
-    if (size > r->left)
+    if (size > r->n_left)
         return NULL;
     r->at += size;
-    r->left -= size;
+    r->n_left -= size;
     return at;
 }
 
-static lh_status fail_half(lh_error *err)
+static lh_status fail_truncated(lh_error *err)
 {
     return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
 }
 
 lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
-                               uint32_t rank, const lhi_counts *counts,
+                               uint32_t rank, const lhi_record_counts *counts,
                                lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
     uint32_t n_passes = exec->ranks[rank].n_passes;
     size_t most =
         2 * (size_t)p->n_chunks + p->n_dp_ops + exec->ranks[rank].n_copies;
-    if (counts->n_passes == n_passes && counts->n_played <= most)
+    if (counts->n_passes == n_passes && counts->n_collectives <= most)
         return LH_OK;
     return lhi_fail(err, LH_EIO,
                     "rank %" PRIu32 " has recorded %" PRIu32
                     " passes and %" PRIu32 " communications, not %" PRIu32
                     " and at most %zu",
-                    rank, counts->n_passes, counts->n_played, n_passes, most);
+                    rank, counts->n_passes, counts->n_collectives, n_passes, most);
 }
 
 static lh_status check_played(const lhi_job *job, const lh_exec *exec,
-                              uint32_t rank, const lhi_played *played,
+                              uint32_t rank, const lhi_collective_record *played,
                               uint32_t n, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
@@ -96,31 +96,31 @@ static lh_status check_played(const lhi_job *job, const lh_exec *exec,
 /* Parses the records of one rank. */
 static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                            uint32_t rank, reader *r, lhi_arena *mem,
-                           lhi_record **records, lhi_played **played,
+                           lhi_pass_record **records, lhi_collective_record **played,
                            uint32_t *n_played, lh_error *err)
 {
-    lhi_counts counts;
-    const unsigned char *head = next_bytes(r, LHI_COUNTS_BYTES);
+    lhi_record_counts counts;
+    const unsigned char *head = next_bytes(r, LHI_RECORD_COUNTS_BYTES);
     if (!head)
-        return fail_half(err);
-    LHI_TRY(lhi_counts_read(head, LHI_COUNTS_BYTES, &counts, err));
+        return fail_truncated(err);
+    LHI_TRY(lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, &counts, err));
     LHI_TRY(lhi_job_check_counts(job, exec, rank, &counts, err));
-    size_t size = lhi_rows_bytes(&counts);
+    size_t size = lhi_record_rows_size(&counts);
     const unsigned char *rows = next_bytes(r, size);
     if (!rows)
-        return fail_half(err);
-    *records = LHI_NEW(mem, lhi_record, counts.n_passes);
-    *played = LHI_NEW(mem, lhi_played, counts.n_played);
+        return fail_truncated(err);
+    *records = LHI_NEW(mem, lhi_pass_record, counts.n_passes);
+    *played = LHI_NEW(mem, lhi_collective_record, counts.n_collectives);
     if (!*records || !*played)
         return lhi_fail_nomem(err);
-    *n_played = counts.n_played;
+    *n_played = counts.n_collectives;
     lh_status status =
-        lhi_rows_read(rows, size, &counts, *records, *played, err);
+        lhi_record_rows_read(rows, size, &counts, *records, *played, err);
     if (status != LH_OK) {
-        lhi_wrap(err, "rank %" PRIu32 " sends", rank);
+        lhi_fail_add_context(err, "rank %" PRIu32 " sends", rank);
         return status;
     }
-    return check_played(job, exec, rank, *played, counts.n_played, err);
+    return check_played(job, exec, rank, *played, counts.n_collectives, err);
 }
 
 static lh_status read_records(const lhi_job *job, const lh_exec *exec,
@@ -128,36 +128,36 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
                               lh_error *err)
 {
     uint32_t n = exec->n_ranks;
-    lhi_record **records = LHI_NEW(mem, lhi_record *, n);
-    lhi_played **played = LHI_NEW(mem, lhi_played *, n);
+    lhi_pass_record **records = LHI_NEW(mem, lhi_pass_record *, n);
+    lhi_collective_record **played = LHI_NEW(mem, lhi_collective_record *, n);
     uint32_t *n_played = LHI_NEW(mem, uint32_t, n);
     if (!records || !played || !n_played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
         LHI_TRY(read_rank(job, exec, i, r, mem, &records[i], &played[i],
                           &n_played[i], err));
-    return lhi_measured_trace(job, exec, (const lhi_record *const *)records,
-                              (const lhi_played *const *)played, n_played, out,
+    return lhi_measured_trace(job, exec, (const lhi_pass_record *const *)records,
+                              (const lhi_collective_record *const *)played, n_played, out,
                               err);
 }
 
 /* Sets the prediction, which assumes one processor per pipeline rank. With
  * fewer processors, the total pass time divided by their number is a lower
  * bound. */
-static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
+static void set_prediction(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
 {
     const lh_pipeline *p = job->pipeline;
     double passes_ns = 0;
     r->unshared_ns = r->predicted_ns = alone_ns;
-    uint32_t n = job->model && !job->launched ? lhi_processors() : 0;
+    uint32_t n = job->model && !job->launched ? lhi_count_processors() : 0;
     if (n == 0 || n >= r->n_ranks)
         return;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
                      (double)p->chunks[c].w_ns;
     if (job->model)
-        passes_ns -= (double)job->model->part_waits_ns;
-    passes_ns *= (double)p->n_microbatches * lhi_grid_copies(&job->grid) / n;
+        passes_ns -= (double)job->model->collective_wait_ns;
+    passes_ns *= (double)p->n_microbatches * lhi_grid_count_copies(&job->grid) / n;
     r->n_processors = n;
     if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
         r->predicted_ns = (int64_t)passes_ns;
@@ -165,15 +165,15 @@ static void predict(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
 
 /* Copies the job to *at with the conditions of the last iteration under
  * `seats`; *made: its pipeline. */
-static lh_status last_conditions(const lhi_job *job, const owned_result *to,
-                                 uint64_t n, const lhi_seats *seats,
+static lh_status find_last_conditions(const lhi_job *job, const owned_result *to,
+                                 uint64_t n, const lhi_rank_assignment *seats,
                                  lhi_job *at, lh_pipeline **made, lh_error *err)
 {
     *at = *job;
     *made = NULL;
     if (n == 0)
         return LH_OK;
-    LHI_TRY(lhi_job_conditions(job, to->iterations[n - 1].step, seats, made,
+    LHI_TRY(lhi_job_make_step_pipeline(job, to->iterations[n - 1].step, seats, made,
                                err));
     if (*made)
         at->pipeline = *made;
@@ -183,7 +183,7 @@ static lh_status last_conditions(const lhi_job *job, const owned_result *to,
 /* Finds the schedule of the last iteration: the step from which it was in
  * effect, and its prediction. A run may end before a new schedule's first
  * iteration. */
-static uint64_t find_last(const lhi_job *job, const owned_result *to,
+static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
                           int64_t *predicted_ns)
 {
     const lh_train_result *r = &to->result;
@@ -206,7 +206,7 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
 {
     lh_train_result *r = &to->result;
     int64_t predicted_ns;
-    uint64_t from = find_last(job, to, &predicted_ns);
+    uint64_t from = find_last_schedule(job, to, &predicted_ns);
     uint32_t n = 0;
     int64_t *ns = calloc((size_t)r->n_iterations + 1, sizeof *ns);
     if (!ns)
@@ -215,15 +215,15 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
         const lh_iteration *it = &r->iterations[i];
         if (it->step >= from)
             ns[n++] = it->ns;
-        r->slips += it->slips;
-        if (it->worst_late_ns > r->worst_late_ns)
-            r->worst_late_ns = it->worst_late_ns;
+        r->missed_deadlines += it->missed_deadlines;
+        if (it->max_lateness_ns > r->max_lateness_ns)
+            r->max_lateness_ns = it->max_lateness_ns;
     }
-    predict(job, predicted_ns, r);
+    set_prediction(job, predicted_ns, r);
     if (n) {
         r->median_ns = lhi_median_ns(ns, n);
-        r->least_ns = ns[0];
-        r->most_ns = ns[n - 1];
+        r->min_ns = ns[0];
+        r->max_ns = ns[n - 1];
     }
     if (r->predicted_ns > 0)
         r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
@@ -234,15 +234,15 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
 static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
                                uint64_t n, lh_error *err)
 {
-    size_t size = lhi_observed_size(job) * sizeof(double);
+    size_t size = lhi_observer_count_sums(job) * sizeof(double);
     const unsigned char *bytes = next_bytes(r, size);
     double *sums = malloc(size);
     lh_status status =
-        bytes ? sums ? LH_OK : lhi_fail_nomem(err) : fail_half(err);
+        bytes ? sums ? LH_OK : lhi_fail_nomem(err) : fail_truncated(err);
     if (status == LH_OK) {
         memcpy(sums, bytes, size);
         status =
-            lhi_observed_make(job, to->iterations, n, sums, &to->observed, err);
+            lhi_observed_means_make(job, to->iterations, n, sums, &to->observed, err);
     }
     free(sums);
     return status;
@@ -262,14 +262,14 @@ static int64_t predicted_copies(const lhi_job *job)
 }
 
 /* Parses each rank's measured memory, next to its prediction. */
-static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
+static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
                            lh_error *err)
 {
     double held;
-    uint32_t n = lhi_grid_ranks(&job->grid);
-    const unsigned char *at = next_bytes(r, n * LHI_HELD_NUMBERS * sizeof held);
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    const unsigned char *at = next_bytes(r, n * LHI_MEMORY_REPORT_NUMBERS * sizeof held);
     if (!at)
-        return fail_half(err);
+        return fail_truncated(err);
     if (!(to->memory = calloc(n, sizeof *to->memory)))
         return lhi_fail_nomem(err);
     to->n_memory = n;
@@ -301,26 +301,26 @@ static lh_status read_held(const lhi_job *job, reader *r, owned_result *to,
 }
 
 /* Parses the migration of a switch, if any. */
-static lh_status read_moved(const lhi_job *job, reader *r, owned_result *to,
+static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
                             uint32_t i, lh_error *err)
 {
     const lhi_switch *row = &to->rows[i];
-    if (row->n_seats == 0)
+    if (row->n_assignment == 0)
         return LH_OK;
-    const unsigned char *text = next_bytes(r, row->n_seats);
+    const unsigned char *text = next_bytes(r, row->n_assignment);
     if (!text)
-        return fail_half(err);
-    LHI_TRY(lhi_seats_read((const char *)text, row->n_seats, &job->seating,
+        return fail_truncated(err);
+    LHI_TRY(lhi_rank_assignment_parse((const char *)text, row->n_assignment, &job->assignment_limits,
                            &to->seats[i], err));
-    to->moved[i] = lhi_moved_shown(row, &to->seats[i]);
+    to->moved[i] = lhi_moved_to_public(row, &to->seats[i]);
     return LH_OK;
 }
 
 static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
                                owned_result *to, lh_error *err)
 {
-    if (n > r->left / LHI_SWITCH_BYTES)
-        return fail_half(err);
+    if (n > r->n_left / LHI_SWITCH_BYTES)
+        return fail_truncated(err);
     to->rows = calloc(n + 1u, sizeof *to->rows);
     to->switches = calloc(n + 1u, sizeof *to->switches);
     to->seats = calloc(n + 1u, sizeof *to->seats);
@@ -330,28 +330,28 @@ static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         const unsigned char *bytes = next_bytes(r, LHI_SWITCH_BYTES);
         if (!bytes)
-            return fail_half(err);
+            return fail_truncated(err);
         LHI_TRY(lhi_switch_read(bytes, LHI_SWITCH_BYTES, &to->rows[i], err));
-        to->switches[i] = lhi_switch_shown(&to->rows[i]);
+        to->switches[i] = lhi_switch_to_public(&to->rows[i]);
         to->n_switches++;
-        LHI_TRY(read_moved(job, r, to, i, err));
+        LHI_TRY(read_migration(job, r, to, i, err));
     }
     return LH_OK;
 }
 
-static lh_status read_told(reader *r, uint32_t n, owned_result *to,
+static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
                            lh_error *err)
 {
-    if (n > r->left / LHI_TOLD_BYTES)
-        return fail_half(err);
-    to->told = calloc(n + 1u, sizeof *to->told);
+    if (n > r->n_left / LHI_ADAPT_NOTICE_BYTES)
+        return fail_truncated(err);
+    to->notice_rows = calloc(n + 1u, sizeof *to->notice_rows);
     to->notices = calloc(n + 1u, sizeof *to->notices);
-    if (!to->told || !to->notices)
+    if (!to->notice_rows || !to->notices)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(lhi_told_read(next_bytes(r, LHI_TOLD_BYTES), LHI_TOLD_BYTES,
-                              &to->told[i], err));
-        to->notices[i] = lhi_notice_shown(&to->told[i]);
+        LHI_TRY(lhi_adapt_notice_read(next_bytes(r, LHI_ADAPT_NOTICE_BYTES), LHI_ADAPT_NOTICE_BYTES,
+                              &to->notice_rows[i], err));
+        to->notices[i] = lhi_notice_to_public(&to->notice_rows[i]);
         to->n_notices++;
     }
     return LH_OK;
@@ -360,20 +360,20 @@ static lh_status read_told(reader *r, uint32_t n, owned_result *to,
 /* Parses the schedule of the last iteration; NULL: the initial one. */
 static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
-                               const lhi_proposed **out, lh_error *err)
+                               const lhi_proposed_plan **out, lh_error *err)
 {
-    const unsigned char *text = next_bytes(r, lhi_texts_size(&head->texts));
+    const unsigned char *text = next_bytes(r, lhi_proposal_texts_size(&head->texts));
     *out = NULL;
     if (!text)
-        return fail_half(err);
+        return fail_truncated(err);
     if (!head->texts.n_rows)
         return LH_OK;
-    return lhi_proposed_take(job->proposals, (const char *)text, &head->texts,
+    return lhi_proposed_plan_acquire(job->proposals, (const char *)text, &head->texts,
                              out, err);
 }
 
 /* Parses the ranks' records of the last iteration. */
-static lh_status read_last(const lhi_job *job, const lhi_proposed *followed,
+static lh_status read_last(const lhi_job *job, const lhi_proposed_plan *followed,
                            reader *r, owned_result *to, uint64_t n,
                            lh_error *err)
 {
@@ -383,8 +383,8 @@ static lh_status read_last(const lhi_job *job, const lhi_proposed *followed,
     if (!mem)
         return lhi_fail_nomem(err);
     const lh_exec *exec = followed ? followed->exec : job->exec;
-    lh_status status = last_conditions(
-        job, to, n, followed ? followed->seats : NULL, &at, &made, err);
+    lh_status status = find_last_conditions(
+        job, to, n, followed ? followed->assignment : NULL, &at, &made, err);
     if (status == LH_OK) {
         status = read_records(&at, exec, r, mem, &to->trace, err);
         lh_pipeline_free(made);
@@ -394,7 +394,7 @@ static lh_status read_last(const lhi_job *job, const lhi_proposed *followed,
 }
 
 /* Stores the data path at the end of the run. */
-static lh_status keep_path(const lhi_job *job, const lh_exec *exec,
+static lh_status store_path(const lhi_job *job, const lh_exec *exec,
                            owned_result *to, lh_error *err)
 {
     const bool *links = exec->options.delegation->links;
@@ -412,14 +412,14 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
     lhi_outcome head;
-    const lhi_proposed *followed = NULL;
+    const lhi_proposed_plan *followed = NULL;
     size_t head_bytes =
-        r->left < LHI_OUTCOME_BYTES ? r->left : LHI_OUTCOME_BYTES;
+        r->n_left < LHI_OUTCOME_BYTES ? r->n_left : LHI_OUTCOME_BYTES;
     LHI_TRY(lhi_outcome_head_read(next_bytes(r, head_bytes), head_bytes, &head,
                                   err));
-    if (head.n_iterations > r->left / LHI_ITERATION_BYTES ||
+    if (head.n_iterations > r->n_left / LHI_ITERATION_BYTES ||
         (head.n_recorded && head.n_recorded != job->exec->n_ranks))
-        return fail_half(err);
+        return fail_truncated(err);
     to->iterations = calloc(head.n_iterations + 1, sizeof *to->iterations);
     if (!to->iterations)
         return lhi_fail_nomem(err);
@@ -428,7 +428,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
             lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
     lh_status status = read_switches(job, r, head.n_switches, to, err);
     if (status == LH_OK)
-        status = read_told(r, head.n_told, to, err);
+        status = read_notices(r, head.n_notices, to, err);
     if (status == LH_OK)
         status = read_schedule(job, r, &head, &followed, err);
     if (status == LH_OK && followed)
@@ -436,24 +436,24 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
             lhi_schedule_copy(followed->exec->schedule, &to->schedule, err);
     const lh_exec *exec = followed ? followed->exec : job->exec;
     if (status == LH_OK)
-        status = keep_path(job, exec, to, err);
+        status = store_path(job, exec, to, err);
     if (status == LH_OK && head.n_recorded)
         status = read_last(job, followed, r, to, head.n_iterations, err);
     if (status == LH_OK && job->model && job->o.profiles &&
         head.n_iterations > 0 && head.n_recorded > 0)
         status = read_observed(job, r, to, head.n_iterations, err);
     if (status == LH_OK && job->model && head.n_recorded > 0)
-        status = read_held(job, r, to, err);
-    if (status == LH_OK && r->left > 0)
+        status = read_memory(job, r, to, err);
+    if (status == LH_OK && r->n_left > 0)
         status = lhi_fail(err, LH_EIO, "rank 0 handed back more than a result");
     to->result = (lh_train_result){
         .n_iterations = (uint32_t)head.n_iterations,
         .iterations = to->iterations,
         .interrupted = head.interrupted,
         .trace = to->trace,
-        .n_grown = (uint32_t)head.n_grown,
+        .n_pool_growths = (uint32_t)head.pool_growth,
         .utilisation = -1,
-        .n_ranks = lhi_grid_ranks(&job->grid),
+        .n_ranks = lhi_grid_count_ranks(&job->grid),
         .n_replicas = job->grid.replicas,
         .context = job->grid.context,
         .tensor = job->grid.tensor,
@@ -471,7 +471,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
             (int64_t)(to->spent_ns[k] / (double)head.n_iterations);
     if (status == LH_OK)
         status = summarise(job, to, err);
-    lhi_proposed_release(followed);
+    lhi_proposed_plan_release(followed);
     return status;
 }
 
@@ -483,7 +483,7 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
     if (!to)
         return lhi_fail_nomem(err);
     if (!text) { /* rank 0 in another process has it */
-        to->result.elsewhere = true;
+        to->result.is_on_other_process = true;
         to->result.utilisation = -1;
         *out = &to->result;
         return LH_OK;
@@ -497,7 +497,7 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
     return LH_OK;
 }
 
-const lhi_observed *lhi_result_observed(const lh_train_result *result)
+const lhi_observed_means *lhi_result_observed_means(const lh_train_result *result)
 {
     return ((const owned_result *)result)->observed;
 }
@@ -517,13 +517,13 @@ const lh_switch *lh_train_switches(const lh_train_result *result,
     return own->switches;
 }
 
-const lh_moved *lh_train_moved(const lh_train_result *result, uint32_t i)
+const lh_migration *lh_train_migration(const lh_train_result *result, uint32_t i)
 {
     const owned_result *own = (const owned_result *)result;
-    return i < own->n_switches && own->rows[i].n_seats ? &own->moved[i] : NULL;
+    return i < own->n_switches && own->rows[i].n_assignment ? &own->moved[i] : NULL;
 }
 
-const lh_notice *lh_train_notices(const lh_train_result *result,
+const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
                                   uint32_t *n_notices)
 {
     const owned_result *own = (const owned_result *)result;
@@ -531,7 +531,7 @@ const lh_notice *lh_train_notices(const lh_train_result *result,
     return own->notices;
 }
 
-const lh_train_memory *lh_train_memory_held(const lh_train_result *result,
+const lh_train_memory *lh_train_peak_memory(const lh_train_result *result,
                                             uint32_t *n_ranks)
 {
     const owned_result *own = (const owned_result *)result;
@@ -559,16 +559,16 @@ void lh_train_result_free(lh_train_result *result)
     if (!own)
         return;
     lh_trace_free(own->trace);
-    lhi_observed_free(own->observed);
+    lhi_observed_means_free(own->observed);
     lh_profile_free(own->profile);
     free(own->memory);
     free(own->iterations);
     for (uint32_t i = 0; i < own->n_switches; i++)
-        lhi_seats_fini(&own->seats[i]);
+        lhi_rank_assignment_fini(&own->seats[i]);
     free(own->seats);
     free(own->moved);
     free(own->switches);
-    free(own->told);
+    free(own->notice_rows);
     free(own->notices);
     lh_schedule_free(own->schedule);
     free(own->rows);

@@ -4,10 +4,10 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 
-void lhi_part_room_for(const lhi_part_exchange *x, const lhi_train_part *part,
-                       lhi_part_room *room)
+void lhi_part_fit_buffers(const lhi_part_collectives *x, const lhi_train_part *part,
+                       lhi_part_buffer_sizes *room)
 {
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         size_t piece = part->of[i].to - part->of[i].from;
         size_t all = x->groups[i] ? piece * x->groups[i]->n_ranks : 0;
         room->sums = piece > room->sums ? piece : room->sums;
@@ -15,15 +15,15 @@ void lhi_part_room_for(const lhi_part_exchange *x, const lhi_train_part *part,
     }
 }
 
-bool lhi_part_make_room(lhi_part_exchange *x, const lhi_part_room *room,
+bool lhi_part_make_buffers(lhi_part_collectives *x, const lhi_part_buffer_sizes *room,
                         lhi_arena *mem)
 {
     return (x->array = LHI_NEW(mem, float, room->array)) &&
            (x->sums = LHI_NEW(mem, float, room->sums));
 }
 
-static lh_status gather_lot(const lhi_part_exchange *x,
-                            const lhi_train_part *part, lhi_train_lot_kind lot,
+static lh_status gather_bucket(const lhi_part_collectives *x,
+                            const lhi_train_part *part, lhi_train_bucket_kind lot,
                             float *room, uint64_t tag, int64_t *ready_ns,
                             lh_error *err)
 {
@@ -39,24 +39,24 @@ static lh_status gather_lot(const lhi_part_exchange *x,
     return LH_OK;
 }
 
-lh_status lhi_part_gather(const lhi_part_exchange *x,
+lh_status lhi_part_all_gather(const lhi_part_collectives *x,
                           const lhi_train_part *part, float *room, uint64_t tag,
                           int64_t *ready_ns, lh_error *err)
 {
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
         if (x->groups[i])
-            LHI_TRY(gather_lot(x, part, (lhi_train_lot_kind)i, room, tag,
+            LHI_TRY(gather_bucket(x, part, (lhi_train_bucket_kind)i, room, tag,
                                ready_ns, err));
     return LH_OK;
 }
 
-static lh_status scatter_lot(const lhi_part_exchange *x,
-                             const lhi_train_part *part, lhi_train_lot_kind lot,
+static lh_status scatter_bucket(const lhi_part_collectives *x,
+                             const lhi_train_part *part, lhi_train_bucket_kind lot,
                              const float *room, bool adds, uint64_t tag,
                              int64_t *ready_ns, lh_error *err)
 {
     lhi_net_group group = *x->groups[lot];
-    size_t sharded = lhi_train_pieces_of(x->train, part->chunk, lot).gradients;
+    size_t sharded = lhi_train_find_piece_sizes(x->train, part->chunk, lot).gradients;
     lhi_train_range all = part->of[lot], early = all, late = all;
     size_t n = (all.to - all.from) * group.n_ranks;
     group.latest_ns = ready_ns;
@@ -70,21 +70,21 @@ static lh_status scatter_lot(const lhi_part_exchange *x,
     if (late.from < sharded)
         late.from = sharded;
     if (early.from < early.to)
-        lhi_train_take_sums(x->train, part->chunk, lot, early, x->sums, adds);
+        lhi_train_store_sums(x->train, part->chunk, lot, early, x->sums, adds);
     if (late.from < late.to)
-        lhi_train_take_sums(x->train, part->chunk, lot, late,
+        lhi_train_store_sums(x->train, part->chunk, lot, late,
                             x->sums + (late.from - all.from), false);
     return LH_OK;
 }
 
-lh_status lhi_part_scatter(const lhi_part_exchange *x,
+lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
                            const lhi_train_part *part, const float *room,
                            bool adds, uint64_t tag, int64_t *ready_ns,
                            lh_error *err)
 {
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
         if (x->groups[i])
-            LHI_TRY(scatter_lot(x, part, (lhi_train_lot_kind)i, room, adds, tag,
+            LHI_TRY(scatter_bucket(x, part, (lhi_train_bucket_kind)i, room, adds, tag,
                                 ready_ns, err));
     return LH_OK;
 }
@@ -151,34 +151,34 @@ lh_status lhi_sum_sites(const lhi_site_sums *s, float *values, size_t n,
 {
     if (n == 0 || s->across->n_ranks < 2)
         return LH_OK;
-    return s->leaders && s->group->n_ranks > 1
+    return s->by_leaders && s->group->n_ranks > 1
                ? sum_by_leaders(s, values, n, room, tag, ready_ns, err)
                : sum_across(s, values, n, tag, ready_ns, err);
 }
 
-uint32_t lhi_part_sum_tags(const lhi_part_exchange *x)
+uint32_t lhi_part_count_sum_tags(const lhi_part_collectives *x)
 {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
-        uint32_t n = x->groups[i] ? lhi_site_sum_tags(x->groups[i]) : 0;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
+        uint32_t n = x->groups[i] ? lhi_site_count_sum_tags(x->groups[i]) : 0;
         most = n > most ? n : most;
     }
     return most;
 }
 
-lh_status lhi_part_sum(const lhi_part_exchange *x, const lhi_train_part *part,
+lh_status lhi_part_sum_sites(const lhi_part_collectives *x, const lhi_train_part *part,
                        uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
-    uint64_t each = (uint64_t)lhi_part_sum_tags(x) * LHI_NET_TAGS;
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++) {
+    uint64_t each = (uint64_t)lhi_part_count_sum_tags(x) * LHI_NET_TAGS;
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         const lhi_site_sums sites = {x->net, x->groups[i], x->across[i],
-                                     x->leaders};
+                                     x->by_leaders};
         const lhi_train_range *of = &part->of[i];
         size_t n;
         if (!x->across[i])
             continue;
-        float *sums = lhi_train_sums(x->train, part->chunk,
-                                     (lhi_train_lot_kind)i, &n);
+        float *sums = lhi_train_get_sums(x->train, part->chunk,
+                                     (lhi_train_bucket_kind)i, &n);
         LHI_TRY(lhi_sum_sites(&sites, sums + of->from, of->to - of->from,
                               x->sums, tag + i * each, ready_ns, err));
     }

@@ -9,20 +9,20 @@
 
 enum { ALIGN = 64 };
 
-size_t lhi_pool_room(size_t bytes)
+size_t lhi_pool_buffer_bytes(size_t bytes)
 {
     return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
 }
 
-size_t lhi_pool_held(const lhi_pool *pool)
+size_t lhi_pool_total_bytes(const lhi_pool *pool)
 {
-    return pool->n_buffers * lhi_pool_room(pool->bytes);
+    return pool->n_buffers * lhi_pool_buffer_bytes(pool->bytes);
 }
 
 static lhi_buffer *make_buffer(lhi_pool *pool)
 {
     lhi_buffer *buffer = calloc(1, sizeof *buffer);
-    size_t size = lhi_pool_room(pool->bytes);
+    size_t size = lhi_pool_buffer_bytes(pool->bytes);
     if (buffer)
         buffer->data = malloc(size);
     if (!buffer || !buffer->data) {
@@ -58,7 +58,7 @@ lhi_buffer *lhi_pool_take(lhi_pool *pool)
         reclaim(pool);
     lhi_buffer *buffer = pool->free;
     if (!buffer) {
-        pool->n_grown++;
+        pool->growth++;
         return make_buffer(pool);
     }
     pool->free = buffer->next;
@@ -72,7 +72,7 @@ void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer)
     pool->free = buffer;
 }
 
-void lhi_pool_sent(lhi_pool *pool, lhi_buffer *buffer)
+void lhi_pool_give_after_send(lhi_pool *pool, lhi_buffer *buffer)
 {
     buffer->next = NULL;
     *pool->sending_end = buffer;
@@ -84,7 +84,7 @@ lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
 {
     while (pool->sending) {
         lhi_buffer *buffer = pool->sending;
-        LHI_TRY(lhi_net_wait_unless(pool->net, &buffer->op, stop, err));
+        LHI_TRY(lhi_net_wait_or_stop(pool->net, &buffer->op, stop, err));
         pool->sending = buffer->next;
         lhi_pool_give(pool, buffer);
     }

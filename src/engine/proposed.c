@@ -11,12 +11,12 @@
 
 /* A reference-counted plan in the list. */
 typedef struct entry {
-    lhi_proposed proposed; /* first: callers hold this */
+    lhi_proposed_plan proposed; /* first: callers hold this */
     lhi_proposals *of;
     struct entry *next;
     uint32_t n_users;
     lh_exec *exec;
-    lhi_seats seats;
+    lhi_rank_assignment seats;
     lh_pipeline *pipeline; /* NULL: the run's own */
     char text[];
 } entry;
@@ -25,14 +25,14 @@ typedef struct entry {
 struct lhi_proposals {
     const lh_pipeline *pipeline;
     const lh_exec_options *options;
-    lhi_seating seating;
+    lhi_rank_assignment_limits limits;
     pthread_mutex_t lock;
     entry *first;
 };
 
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             const lhi_seating *seating, lhi_proposals **out,
+                             const lhi_rank_assignment_limits *seating, lhi_proposals **out,
                              lh_error *err)
 {
     lhi_proposals *all = calloc(1, sizeof *all);
@@ -41,7 +41,7 @@ lh_status lhi_proposals_make(const lh_pipeline *pipeline,
     all->pipeline = pipeline;
     all->options = options;
     if (seating)
-        all->seating = *seating;
+        all->limits = *seating;
     pthread_mutex_init(&all->lock, NULL);
     *out = all;
     return LH_OK;
@@ -54,7 +54,7 @@ void lhi_proposals_free(lhi_proposals *all)
     free(all);
 }
 
-uint32_t lhi_paths_write(lh_data_path path, const bool *delegated,
+uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
                          uint32_t n_links, char *out)
 {
     if (path != LH_DATA_PATH_MIXED)
@@ -68,9 +68,9 @@ uint32_t lhi_paths_write(lh_data_path path, const bool *delegated,
 static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
                             bool *links, lh_exec_options *o, lh_error *err)
 {
-    char want[LHI_PATHS_ROOM];
+    char want[LHI_PATHS_TEXT_BYTES];
     for (int path = 0; path < LH_DATA_PATH_MIXED; path++) {
-        uint32_t len = lhi_paths_write((lh_data_path)path, NULL, n_links, want);
+        uint32_t len = lhi_paths_format((lh_data_path)path, NULL, n_links, want);
         o->path = (lh_data_path)path;
         if (n == len && memcmp(text, want, n) == 0)
             return LH_OK;
@@ -90,10 +90,10 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
 }
 
 /* Sets the options for lowering an entry; `links` as above. */
-static lh_status options_of(const entry *e, lh_delegation *costs, bool *links,
+static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
                             lh_exec_options *out, lh_error *err)
 {
-    const lhi_texts *t = &e->proposed.texts;
+    const lhi_proposal_texts *t = &e->proposed.texts;
     *out = *e->of->options;
     if (!t->n_paths)
         return LH_OK;
@@ -101,36 +101,36 @@ static lh_status options_of(const entry *e, lh_delegation *costs, bool *links,
                        e->of->pipeline->n_links, links, out, err));
     *costs = (lh_delegation){.size = sizeof *costs};
     if (out->delegation)
-        LHI_TRY(LHI_OPTIONS_TAKE(lh_delegation, costs, out->delegation, err));
+        LHI_TRY(LHI_OPTIONS_COPY(lh_delegation, costs, out->delegation, err));
     costs->links = out->path == LH_DATA_PATH_MIXED ? links : NULL;
     out->delegation = costs;
     return LH_OK;
 }
 
 /* Parses the rank assignment and builds its pipeline. */
-static lh_status seat(entry *e, lh_error *err)
+static lh_status set_assignment(entry *e, lh_error *err)
 {
-    const lhi_texts *t = &e->proposed.texts;
+    const lhi_proposal_texts *t = &e->proposed.texts;
     const lhi_proposals *all = e->of;
     const char *text = e->text + t->n_rows + t->n_links + t->n_paths;
-    LHI_TRY(lhi_seats_read(text, t->n_seats, &all->seating, &e->seats, err));
+    LHI_TRY(lhi_rank_assignment_parse(text, t->n_assignment, &all->limits, &e->seats, err));
     if (e->seats.layers)
-        LHI_TRY(lh_layers_pipeline(all->seating.layers, all->pipeline,
+        LHI_TRY(lh_layers_pipeline(all->limits.layers, all->pipeline,
                                    e->seats.layers, &e->pipeline, err));
-    e->proposed.seats = &e->seats;
+    e->proposed.assignment = &e->seats;
     e->proposed.pipeline = e->pipeline ? e->pipeline : all->pipeline;
     return LH_OK;
 }
 
-static lh_status lower(entry *e, lh_error *err)
+static lh_status lower_entry(entry *e, lh_error *err)
 {
-    const lhi_texts *t = &e->proposed.texts;
+    const lhi_proposal_texts *t = &e->proposed.texts;
     const lh_pipeline *p = e->proposed.pipeline;
     lh_exec_options options;
     lh_delegation costs;
     lh_schedule *schedule = NULL;
     bool *links = calloc(p->n_links + (size_t)1, sizeof *links);
-    lh_status status = links ? options_of(e, &costs, links, &options, err)
+    lh_status status = links ? fill_options(e, &costs, links, &options, err)
                              : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_schedule_parse_both(
@@ -148,14 +148,14 @@ static void free_entry(entry *e)
 {
     lh_exec_free(e->exec);
     lh_pipeline_free(e->pipeline);
-    lhi_seats_fini(&e->seats);
+    lhi_rank_assignment_fini(&e->seats);
     free(e);
 }
 
 static lh_status make_entry(lhi_proposals *all, const char *text,
-                            const lhi_texts *texts, entry **out, lh_error *err)
+                            const lhi_proposal_texts *texts, entry **out, lh_error *err)
 {
-    size_t size = lhi_texts_size(texts);
+    size_t size = lhi_proposal_texts_size(texts);
     entry *e = calloc(1, sizeof *e + size + 1);
     if (!e)
         return lhi_fail_nomem(err);
@@ -163,9 +163,9 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
     e->of = all;
     e->proposed.text = e->text;
     e->proposed.texts = *texts;
-    lh_status status = seat(e, err);
+    lh_status status = set_assignment(e, err);
     if (status == LH_OK)
-        status = lower(e, err);
+        status = lower_entry(e, err);
     if (status != LH_OK) {
         free_entry(e);
         return status;
@@ -177,17 +177,17 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
 }
 
 static entry *find_entry(const lhi_proposals *all, const char *text,
-                         const lhi_texts *texts)
+                         const lhi_proposal_texts *texts)
 {
     entry *e = all->first;
     while (e && (memcmp(&e->proposed.texts, texts, sizeof *texts) != 0 ||
-                 memcmp(e->text, text, lhi_texts_size(texts)) != 0))
+                 memcmp(e->text, text, lhi_proposal_texts_size(texts)) != 0))
         e = e->next;
     return e;
 }
 
-lh_status lhi_proposed_take(lhi_proposals *all, const char *text,
-                            const lhi_texts *texts, const lhi_proposed **out,
+lh_status lhi_proposed_plan_acquire(lhi_proposals *all, const char *text,
+                            const lhi_proposal_texts *texts, const lhi_proposed_plan **out,
                             lh_error *err)
 {
     lh_status status = LH_OK;
@@ -203,7 +203,7 @@ lh_status lhi_proposed_take(lhi_proposals *all, const char *text,
     return status;
 }
 
-const lhi_proposed *lhi_proposed_hold(const lhi_proposed *proposed)
+const lhi_proposed_plan *lhi_proposed_plan_retain(const lhi_proposed_plan *proposed)
 {
     entry *e = (entry *)(uintptr_t)proposed;
     pthread_mutex_lock(&e->of->lock);
@@ -212,7 +212,7 @@ const lhi_proposed *lhi_proposed_hold(const lhi_proposed *proposed)
     return proposed;
 }
 
-void lhi_proposed_release(const lhi_proposed *proposed)
+void lhi_proposed_plan_release(const lhi_proposed_plan *proposed)
 {
     if (!proposed)
         return;

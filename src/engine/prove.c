@@ -23,56 +23,56 @@
 #include <inttypes.h>
 
 /* State of the walk. */
-typedef struct proof {
+typedef struct deadlock_walk {
     const lh_exec *x;
     lhi_arena *mem;
     uint32_t *done;     /* per rank: executed passes */
     uint32_t *queued;   /* per rank: messages in its queue */
-    bool *holds;        /* per rank: the last message is not queued yet */
-    uint8_t *waits;     /* per message: unmet conditions */
+    bool *has_unqueued;        /* per rank: the last message is not queued yet */
+    uint8_t *n_waits;     /* per message: unmet conditions */
     bool *moved;        /* per message */
-    bool *there;        /* per message: arrived, and copied if delegated */
-    uint32_t *behind;   /* per message: next one in its copy queue */
-    uint32_t *ahead;    /* likewise, the previous one */
+    bool *is_available;        /* per message: arrived, and copied if delegated */
+    uint32_t *next_in_queue;   /* per message: next one in its copy queue */
+    uint32_t *previous_in_queue;    /* likewise, the previous one */
     bool *delegated;    /* per message */
     uint32_t *consumer; /* per message: rank */
     uint32_t *before;   /* per message: its post */
-    uint32_t *maker;    /* per message: rank */
+    uint32_t *producer;    /* per message: rank */
     uint32_t *next;     /* per message: next in its link's order */
     uint32_t *previous;
     uint32_t *stack; /* messages that can move */
     uint32_t n_stack;
-} proof;
+} deadlock_walk;
 
-static lh_status allocate(proof *p, lh_error *err)
+static lh_status allocate(deadlock_walk *p, lh_error *err)
 {
     size_t n = 2 * (size_t)p->x->n_half;
     p->done = LHI_NEW(p->mem, uint32_t, p->x->n_ranks);
     p->queued = LHI_NEW(p->mem, uint32_t, p->x->n_ranks);
-    p->holds = LHI_NEW(p->mem, bool, p->x->n_ranks);
-    p->waits = LHI_NEW(p->mem, uint8_t, n);
+    p->has_unqueued = LHI_NEW(p->mem, bool, p->x->n_ranks);
+    p->n_waits = LHI_NEW(p->mem, uint8_t, n);
     p->moved = LHI_NEW(p->mem, bool, n);
-    p->there = LHI_NEW(p->mem, bool, n);
+    p->is_available = LHI_NEW(p->mem, bool, n);
     p->delegated = LHI_NEW(p->mem, bool, n);
-    p->behind = LHI_NEW(p->mem, uint32_t, n);
-    p->ahead = LHI_NEW(p->mem, uint32_t, n);
+    p->next_in_queue = LHI_NEW(p->mem, uint32_t, n);
+    p->previous_in_queue = LHI_NEW(p->mem, uint32_t, n);
     p->consumer = LHI_NEW(p->mem, uint32_t, n);
     p->before = LHI_NEW(p->mem, uint32_t, n);
-    p->maker = LHI_NEW(p->mem, uint32_t, n);
+    p->producer = LHI_NEW(p->mem, uint32_t, n);
     p->next = LHI_NEW(p->mem, uint32_t, n);
     p->previous = LHI_NEW(p->mem, uint32_t, n);
     p->stack = LHI_NEW(p->mem, uint32_t, n);
-    if (!p->done || !p->queued || !p->holds || !p->waits || !p->moved ||
-        !p->consumer || !p->before || !p->maker || !p->next || !p->previous ||
-        !p->stack || !p->there || !p->delegated || !p->behind || !p->ahead)
+    if (!p->done || !p->queued || !p->has_unqueued || !p->n_waits || !p->moved ||
+        !p->consumer || !p->before || !p->producer || !p->next || !p->previous ||
+        !p->stack || !p->is_available || !p->delegated || !p->next_in_queue || !p->previous_in_queue)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        p->next[i] = p->previous[i] = p->behind[i] = p->ahead[i] = LH_NONE;
+        p->next[i] = p->previous[i] = p->next_in_queue[i] = p->previous_in_queue[i] = LH_NONE;
     return LH_OK;
 }
 
 /* Links the messages on links with explicit orders. */
-static lh_status chain_turns(proof *p, lh_error *err)
+static lh_status chain_turns(deadlock_walk *p, lh_error *err)
 {
     const lh_exec *x = p->x;
     uint64_t *first = LHI_NEW(p->mem, uint64_t, (size_t)x->n_links + 1);
@@ -107,24 +107,24 @@ static lh_status chain_turns(proof *p, lh_error *err)
 }
 
 /* Fulfils one condition of a message. */
-static void satisfy(proof *p, uint32_t message)
+static void satisfy(deadlock_walk *p, uint32_t message)
 {
-    if (--p->waits[message] == 0)
+    if (--p->n_waits[message] == 0)
         p->stack[p->n_stack++] = message;
 }
 
 /* Queues the message of the rank's last pass and posts the receives that
  * follow; false: the queue is full. */
-static bool issue(proof *p, uint32_t r)
+static bool issue_message(deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
     const lhi_exec_pass *next = &rank->passes[p->done[r]];
-    if (p->holds[r]) {
+    if (p->has_unqueued[r]) {
         uint32_t queue = p->x->options.coupled_queue;
         bool queues = !next[-1].delegated;
         if (queue && queues && p->queued[r] == queue)
             return false;
-        p->holds[r] = false;
+        p->has_unqueued[r] = false;
         p->queued[r] += queues;
         satisfy(p, next[-1].output);
     }
@@ -136,48 +136,48 @@ static bool issue(proof *p, uint32_t r)
 
 /* Checks whether the next pass needs a communication that only a later pass
  * launches. */
-static bool waits_for_itself(const proof *p, uint32_t r)
+static bool needs_later_launch(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
     return p->done[r] < rank->n_passes &&
-           (pass->waits_data > pass->first_data ||
-            pass->waits_copies > pass->first_copy);
+           (pass->n_required_data > pass->first_data ||
+            pass->n_required_copies > pass->first_copy);
 }
 
 /* Runs a rank's passes while their inputs are available. */
-static void run_rank(proof *p, uint32_t r)
+static void run_rank(deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
-    if (p->holds[r] && !issue(p, r))
+    if (p->has_unqueued[r] && !issue_message(p, r))
         return;
     while (p->done[r] < rank->n_passes) {
         const lhi_exec_pass *pass = &rank->passes[p->done[r]];
-        if (waits_for_itself(p, r))
+        if (needs_later_launch(p, r))
             return;
         if (pass->input != LH_NONE && !pass->local_input &&
-            !p->there[pass->input])
+            !p->is_available[pass->input])
             return;
         p->done[r]++;
-        p->holds[r] = pass->output != LH_NONE && !pass->local_output;
-        if (!issue(p, r))
+        p->has_unqueued[r] = pass->output != LH_NONE && !pass->local_output;
+        if (!issue_message(p, r))
             return;
     }
 }
 
 /* Links the messages that a queue copies one after the other. */
-static void chain_queues(proof *p, const lhi_exec_rank *rank,
+static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
                          const lhi_exec_lane *lane)
 {
     for (uint32_t i = lane->n_queues; lane->receives && i < lane->n; i++) {
         uint32_t now = rank->posts[lane->items[i]].input;
         uint32_t before = rank->posts[lane->items[i - lane->n_queues]].input;
-        p->ahead[now] = before;
-        p->behind[before] = now;
+        p->previous_in_queue[now] = before;
+        p->next_in_queue[before] = now;
     }
 }
 
-static void set_up(proof *p)
+static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;
     for (uint32_t r = 0; r < x->n_ranks; r++) {
@@ -186,11 +186,11 @@ static void set_up(proof *p)
             const lhi_exec_post *post = &rank->posts[k];
             p->consumer[post->input] = r;
             p->before[post->input] = post->before;
-            p->maker[post->input] = post->peer;
+            p->producer[post->input] = post->peer;
             p->delegated[post->input] = post->delegated;
-            p->waits[post->input] = (uint8_t)(2 - (post->before == 0));
+            p->n_waits[post->input] = (uint8_t)(2 - (post->before == 0));
             if (p->previous[post->input] != LH_NONE)
-                p->waits[post->input]++;
+                p->n_waits[post->input]++;
         }
         for (uint32_t i = 0; i < rank->n_lanes; i++)
             chain_queues(p, rank, &rank->lanes[i]);
@@ -198,7 +198,7 @@ static void set_up(proof *p)
 }
 
 /* Checks whether the awaited input has moved but not reached its pass. */
-static bool has_come(const proof *p, uint32_t r)
+static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
@@ -206,43 +206,43 @@ static bool has_come(const proof *p, uint32_t r)
            !pass->local_input && p->moved[pass->input];
 }
 
-static lh_status refuse_data(const lhi_exec_rank *rank, uint32_t r,
+static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                              const lhi_exec_pass *pass, lh_error *err)
 {
-    char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
-    if (pass->waits_copies > pass->first_copy)
+    char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
+    if (pass->n_required_copies > pass->first_copy)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: rank %" PRIu32 " waits at %s for a copy of "
                         "activations that it launches itself only later",
-                        r, lh_pass_text(&pass->pass, here));
-    const lhi_exec_data *data = &rank->data[pass->waits_data - 1];
+                        r, lh_pass_format(&pass->pass, here));
+    const lhi_exec_data *data = &rank->data[pass->n_required_data - 1];
     return lhi_fail(err, LH_EDEADLOCK,
                     "deadlock: rank %" PRIu32 " waits at %s for a "
                     "communication of chunk %" PRIu32 " that it launches "
                     "itself only with %s",
-                    r, lh_pass_text(&pass->pass, here), data->chunk,
-                    lh_pass_text(&rank->passes[data->after].pass, there));
+                    r, lh_pass_format(&pass->pass, here), data->chunk,
+                    lh_pass_format(&rank->passes[data->after].pass, there));
 }
 
-static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
+static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r, lh_error *err)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
-    char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
+    char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
-    if (p->holds[r])
+    if (p->has_unqueued[r])
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: rank %" PRIu32 " stops after %s, its send "
                         "queue full for ever; make the queue longer",
-                        r, lh_pass_text(&pass[-1].pass, here));
-    lh_pass_text(&pass->pass, here);
-    if (waits_for_itself(p, r))
-        return refuse_data(rank, r, pass, err);
-    uint32_t input = pass->input, maker = p->maker[input];
+                        r, lh_pass_format(&pass[-1].pass, here));
+    lh_pass_format(&pass->pass, here);
+    if (needs_later_launch(p, r))
+        return fail_own_communication(rank, r, pass, err);
+    uint32_t input = pass->input, maker = p->producer[input];
     const lhi_exec_rank *other = &p->x->ranks[maker];
     bool ended = p->done[maker] == other->n_passes;
     if (!ended)
-        lh_pass_text(&other->passes[p->done[maker]].pass, there);
-    if (has_come(p, r))
+        lh_pass_format(&other->passes[p->done[maker]].pass, there);
+    if (has_input_in_queue(p, r))
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: the input of %s on rank %" PRIu32
                         " has come by the delegated path, but is behind one in "
@@ -267,20 +267,20 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
 
 /* Marks a message as available once all earlier ones in its queue are, then
  * those after it. */
-static void arrive(proof *p, uint32_t message)
+static void mark_available(deadlock_walk *p, uint32_t message)
 {
     while (message != LH_NONE && p->moved[message] &&
-           (p->ahead[message] == LH_NONE || p->there[p->ahead[message]])) {
-        p->there[message] = true;
+           (p->previous_in_queue[message] == LH_NONE || p->is_available[p->previous_in_queue[message]])) {
+        p->is_available[message] = true;
         run_rank(p, p->consumer[message]);
-        message = p->behind[message];
+        message = p->next_in_queue[message];
     }
 }
 
-static lh_status carry_out_all(proof *p, lh_error *err)
+static lh_status run_all(deadlock_walk *p, lh_error *err)
 {
     const lh_exec *x = p->x;
-    set_up(p);
+    init(p);
     for (uint32_t r = 0; r < x->n_ranks; r++)
         run_rank(p, r);
     while (p->n_stack) {
@@ -288,32 +288,32 @@ static lh_status carry_out_all(proof *p, lh_error *err)
         p->moved[message] = true;
         if (p->next[message] != LH_NONE)
             satisfy(p, p->next[message]);
-        p->queued[p->maker[message]] -= !p->delegated[message];
-        arrive(p, message);
-        if (p->holds[p->maker[message]])
-            run_rank(p, p->maker[message]);
+        p->queued[p->producer[message]] -= !p->delegated[message];
+        mark_available(p, message);
+        if (p->has_unqueued[p->producer[message]])
+            run_rank(p, p->producer[message]);
     }
     uint32_t stuck = LH_NONE; /* prefer a rank that others wait for */
     for (uint32_t r = x->n_ranks; r-- > 0;)
         if (p->done[r] < x->ranks[r].n_passes)
             stuck = r;
     for (uint32_t r = x->n_ranks; r-- > 0;)
-        if (has_come(p, r))
+        if (has_input_in_queue(p, r))
             stuck = r;
     for (uint32_t r = x->n_ranks; r-- > 0;)
-        if (p->holds[r] || waits_for_itself(p, r))
+        if (p->has_unqueued[r] || needs_later_launch(p, r))
             stuck = r;
-    return stuck == LH_NONE ? LH_OK : refuse(p, stuck, err);
+    return stuck == LH_NONE ? LH_OK : fail_deadlock(p, stuck, err);
 }
 
-lh_status lhi_exec_prove(const lh_exec *exec, lh_error *err)
+lh_status lhi_exec_check_deadlock(const lh_exec *exec, lh_error *err)
 {
-    proof p = {.x = exec, .mem = lhi_arena_make(0)};
+    deadlock_walk p = {.x = exec, .mem = lhi_arena_make(0)};
     lh_status status = p.mem ? allocate(&p, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = chain_turns(&p, err);
     if (status == LH_OK)
-        status = carry_out_all(&p, err);
+        status = run_all(&p, err);
     lhi_arena_free(p.mem);
     return status;
 }

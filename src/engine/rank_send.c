@@ -25,7 +25,7 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
             turn = rank->turns * x->link_messages[pass->link] + pass->turn;
     }
     buffer->op = (lhi_net_op){0};
-    return lhi_net_send(rank->o.net, lhi_rank_host(rank, pass->peer),
+    return lhi_net_send(rank->o.net, lhi_rank_of_stage(rank, pass->peer),
                         lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, pass->output),
                         buffer->data, lhi_rank_input_bytes(rank, pass->output),
                         link, entered_ns, turn, &buffer->op, err);

@@ -38,35 +38,35 @@ bool lhi_rescheduler_is_open(lhi_rescheduler *r); /* NULL: no */
 lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees,
                                 lh_error *err);
 /* Statistics of a migration. */
-typedef struct lhi_moving {
+typedef struct lhi_migration_stats {
     uint64_t bytes; /* sent between ranks */
     int64_t ns;
-} lhi_moving;
+} lhi_migration_stats;
 
 /* Closes the proposal after lhi_rescheduler_await(). `go`, which requires this
  * rank's acceptance: replaces the caller's rank program and frees the old one
  * later. Otherwise frees the proposed program. A drop after all ranks accepted
  * leaves no record. `moved`: migration statistics on rank 0; else NULL. */
-void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_moving *moved,
-                           lhi_shift **shift);
+void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_migration_stats *moved,
+                           lhi_rank_program **shift);
 
 /* Returns the proposed program; borrowed. */
-const lhi_shift *lhi_rescheduler_next(lhi_rescheduler *r);
+const lhi_rank_program *lhi_rescheduler_next_program(lhi_rescheduler *r);
 /* Checks whether the proposal migrates parts of the job. If so, the training
  * state must be migrated before the close to the target below, if any; the
  * caller owns that after an accepted close. */
-bool lhi_rescheduler_moves(lhi_rescheduler *r);
+bool lhi_rescheduler_migrates(lhi_rescheduler *r);
 /* Returns the migration target; NULL: the rank keeps its device. */
-lhi_seat *lhi_rescheduler_seat(lhi_rescheduler *r);
+lhi_migration_target *lhi_rescheduler_migration_target(lhi_rescheduler *r);
 
 /* Returns rank 0's accepted and refused proposals so far. */
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 /* Converts a switch to the public struct, which borrows its texts. */
-lh_switch lhi_switch_shown(const lhi_switch *row);
+lh_switch lhi_switch_to_public(const lhi_switch *row);
 /* Same for a migration; `seats`: parsed from the row's text. */
-lh_moved lhi_moved_shown(const lhi_switch *row, const lhi_seats *seats);
+lh_migration lhi_moved_to_public(const lhi_switch *row, const lhi_rank_assignment *seats);
 /* Same for an adaptation notice. */
-lh_notice lhi_notice_shown(const lhi_told *row);
+lh_adapt_event lhi_notice_to_public(const lhi_adapt_notice *row);
 
 #endif

@@ -16,10 +16,10 @@ enum { FIRST_TURN = 1 << 23 };
 
 /* Sent by rank 0 in place of a step number: the path itself is the checkpoint.
  */
-static const double itself = -1;
+static const double path_is_checkpoint = -1;
 
 /* State of the agreement on a checkpoint. */
-typedef struct rounds {
+typedef struct portfolio {
     const lhi_resume_options *o;
     uint64_t turn;
     uint64_t *steps; /* rank 0 */
@@ -27,22 +27,22 @@ typedef struct rounds {
     uint64_t newest; /* newest step found */
     bool is_first_whole;
     char newest_why[sizeof((lh_error *)0)->text]; /* rank 0 */
-} rounds;
+} agreement;
 
-static bool leads(const rounds *r)
+static bool leads(const agreement *r)
 {
     return lhi_net_rank(r->o->net) == 0;
 }
 
-static void remark(const rounds *r, const char *text)
+static void print_remark(const agreement *r, const char *text)
 {
-    if (r->o->remarks.say)
-        r->o->remarks.say(r->o->remarks.context, text);
+    if (r->o->remarks.print)
+        r->o->remarks.print(r->o->remarks.context, text);
 }
 
 /* Looks for newer checkpoints, since a run that still writes removes its older
  * ones. */
-static void find_newer(rounds *r)
+static void find_newer(agreement *r)
 {
     uint64_t *steps = NULL;
     size_t n = 0;
@@ -60,7 +60,7 @@ static void find_newer(rounds *r)
 }
 
 /* Selects the next checkpoint on all ranks. */
-static lh_status choose(rounds *r, double *which, lh_error *err)
+static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
 {
     *which = 0;
     if (leads(r) && r->steps && r->n_left == 0)
@@ -71,25 +71,25 @@ static lh_status choose(rounds *r, double *which, lh_error *err)
                         "%.300s",
                         r->o->path, r->newest_why);
     if (leads(r))
-        *which = r->steps ? (double)r->steps[--r->n_left] : itself;
-    return lhi_sum_ranks(r->o->net, r->turn++, which, 1, r->o->stop, err);
+        *which = r->steps ? (double)r->steps[--r->n_left] : path_is_checkpoint;
+    return lhi_all_reduce_sum(r->o->net, r->turn++, which, 1, r->o->stop, err);
 }
 
 /* Reports a checkpoint that is skipped. */
-static void pass_over(rounds *r, double which, uint32_t rank, const char *why)
+static void report_skipped(agreement *r, double which, uint32_t rank, const char *why)
 {
     char text[sizeof r->newest_why + 600];
     snprintf(text, sizeof text,
              "%.400s: step %.0f is passed over: rank %" PRIu32 ": %s",
              r->o->path, which, rank, why);
-    remark(r, text);
+    print_remark(r, text);
     if (r->is_first_whole)
         snprintf(r->newest_why, sizeof r->newest_why, "%s", why);
     r->is_first_whole = false;
 }
 
 /* Checks whether all ranks have read their parts; `mine`: this rank's error. */
-static lh_status agree(rounds *r, double which, bool failed, lh_error *mine,
+static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
                        bool *all, lh_error *err)
 {
     uint32_t n = lhi_net_n_ranks(r->o->net), first = 0;
@@ -98,7 +98,7 @@ static lh_status agree(rounds *r, double which, bool failed, lh_error *mine,
         return lhi_fail_nomem(err);
     failures[lhi_net_rank(r->o->net)] = failed;
     lh_status status =
-        lhi_sum_ranks(r->o->net, r->turn, failures, n, r->o->stop, err);
+        lhi_all_reduce_sum(r->o->net, r->turn, failures, n, r->o->stop, err);
     while (status == LH_OK && first < n && failures[first] == 0)
         first++;
     free(failures);
@@ -106,16 +106,16 @@ static lh_status agree(rounds *r, double which, bool failed, lh_error *mine,
         return status;
     *all = first == n;
     if (!*all)
-        LHI_TRY(lhi_text_to_first(r->o->net, first, r->turn, mine->text,
+        LHI_TRY(lhi_send_text_to_root(r->o->net, first, r->turn, mine->text,
                                   sizeof mine->text, r->o->stop, err));
     if (!*all && leads(r))
-        pass_over(r, which, first, mine->text);
+        report_skipped(r, which, first, mine->text);
     r->turn++;
     return LH_OK;
 }
 
 /* Reads one checkpoint and agrees on the result. */
-static lh_status try_checkpoint(rounds *r, double which, bool *all,
+static lh_status try_checkpoint(agreement *r, double which, bool *all,
                                 lh_error *err)
 {
     const uint64_t step = which < 0 ? 0 : (uint64_t)which;
@@ -135,7 +135,7 @@ static lh_status try_checkpoint(rounds *r, double which, bool *all,
 
 lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
 {
-    rounds r = {.o = options, .turn = FIRST_TURN, .is_first_whole = true};
+    agreement r = {.o = options, .turn = FIRST_TURN, .is_first_whole = true};
     lh_status status = LH_OK;
     double which = 0;
     bool all = false;
@@ -144,7 +144,7 @@ lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
     if (r.steps && r.n_left > 0)
         r.newest = r.steps[r.n_left - 1];
     while (status == LH_OK && !all) {
-        status = choose(&r, &which, err);
+        status = choose_checkpoint(&r, &which, err);
         if (status == LH_OK)
             status = try_checkpoint(&r, which, &all, err);
     }
@@ -152,7 +152,7 @@ lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
         char text[600];
         snprintf(text, sizeof text, "%.400s: resuming from step %.0f",
                  options->path, which);
-        remark(&r, text);
+        print_remark(&r, text);
     }
     free(r.steps);
     return status;

@@ -20,12 +20,12 @@ enum { DEFAULT_SLIP_NS = 20000000 };
 
 static const struct {
     const char *name;
-    lhi_job_place place;
+    lhi_job_launch_kind place;
 } transports[] = {
     {"inproc", LHI_RANKS_THREADS},
     {"local", LHI_RANKS_PROCESSES},
-    {"ucx", LHI_RANKS_ANYWHERE},
-    {"tcp", LHI_RANKS_ANYWHERE},
+    {"ucx", LHI_RANKS_LAUNCHED},
+    {"tcp", LHI_RANKS_LAUNCHED},
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
@@ -40,7 +40,7 @@ static uint32_t find_transport(const char *name)
 static lh_status check_options(const lh_train_options *options,
                                lh_train_options *out, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_options, out, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_options, out, options, err));
     if (!out->transport)
         out->transport = "inproc";
     if (find_transport(out->transport) == N_TRANSPORTS)
@@ -64,17 +64,17 @@ static lh_status check_options(const lh_train_options *options,
         out->steps = 1;
     if (out->message_bytes == 0)
         out->message_bytes = LH_TRAIN_MESSAGE_BYTES;
-    if (out->slip_ns == 0)
-        out->slip_ns = DEFAULT_SLIP_NS;
+    if (out->tolerated_lateness_ns == 0)
+        out->tolerated_lateness_ns = DEFAULT_SLIP_NS;
     return LH_OK;
 }
 
 /* Polls the stop callback and stores its answer for rank 0. */
-static bool ask_and_tell(void *of)
+static bool poll_stop(void *of)
 {
     const lhi_job *job = of;
     int asked = job->o.stop(job->o.context);
-    atomic_store(job->asked, asked);
+    atomic_store(job->stop_request, asked);
     return asked == LH_STOP_NOW;
 }
 
@@ -84,18 +84,18 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
                                lhi_rank_result *results, lh_error *err)
 {
     if (!job->o.stop)
-        return lhi_local_run(n, n_links, links, lhi_job_rank, job, results,
+        return lhi_local_run(n, n_links, links, lhi_job_run_rank, job, results,
                              err);
-    void *map = mmap(NULL, sizeof *job->asked, PROT_READ | PROT_WRITE,
+    void *map = mmap(NULL, sizeof *job->stop_request, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return lhi_fail_nomem(err);
-    job->asked = map;
-    const lhi_net_stop stop = {ask_and_tell, job};
-    lh_status status = lhi_local_run_unless(n, n_links, links, lhi_job_rank,
+    job->stop_request = map;
+    const lhi_net_stop stop = {poll_stop, job};
+    lh_status status = lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank,
                                             job, &stop, results, err);
-    munmap(map, sizeof *job->asked);
-    job->asked = NULL;
+    munmap(map, sizeof *job->stop_request);
+    job->stop_request = NULL;
     return status;
 }
 
@@ -103,17 +103,17 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
 static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
                            lhi_rank_result *first, lh_error *err)
 {
-    uint32_t n = lhi_grid_ranks(&job->grid);
-    uint32_t n_links = job->emulates ? (uint32_t)lhi_job_n_links(job) : 0;
-    lhi_job_place place = transports[find_transport(job->o.transport)].place;
-    if (place == LHI_RANKS_ANYWHERE)
-        return lhi_job_launched(job, n_links, links, first, err);
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    uint32_t n_links = job->emulates ? (uint32_t)lhi_job_count_links(job) : 0;
+    lhi_job_launch_kind place = transports[find_transport(job->o.transport)].place;
+    if (place == LHI_RANKS_LAUNCHED)
+        return lhi_job_run_launched(job, n_links, links, first, err);
     lhi_rank_result *results = calloc(n, sizeof *results);
     if (!results)
         return lhi_fail_nomem(err);
     lh_status status =
         place == LHI_RANKS_THREADS
-            ? lhi_inproc_run(n, n_links, links, lhi_job_rank, job, results, err)
+            ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank, job, results, err)
             : run_processes(job, n, n_links, links, results, err);
     *first = results[0];
     for (uint32_t i = 1; i < n; i++)
@@ -123,49 +123,49 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
 }
 
 /* Checks the adaptation options before ranks are started. */
-static lh_status take_adapt(lhi_job *job, lh_error *err)
+static lh_status check_adapt(lhi_job *job, lh_error *err)
 {
     lh_adapt *made = NULL;
     lh_adapt_options decides;
-    job->others = job->exec->options;
+    job->proposal_options = job->exec->options;
     if (!job->o.adapt)
         return LH_OK;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_adapt, &job->adapt, job->o.adapt, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_adapt, &job->adapt, job->o.adapt, err));
     job->o.adapt = &job->adapt;
-    LHI_TRY(lhi_job_adapt(job, &made, err));
+    LHI_TRY(lhi_job_make_adapt(job, &made, err));
     lh_adapt_free(made);
     LHI_TRY(
-        LHI_OPTIONS_TAKE(lh_adapt_options, &decides, job->adapt.decides, err));
+        LHI_OPTIONS_COPY(lh_adapt_options, &decides, job->adapt.decision_options, err));
     if (decides.delegation)
-        job->others.delegation = decides.delegation;
+        job->proposal_options.delegation = decides.delegation;
     return LH_OK;
 }
 
 static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
 {
-    lhi_net_link *links = calloc(lhi_job_n_links(job) + 1, sizeof *links);
+    lhi_net_link *links = calloc(lhi_job_count_links(job) + 1, sizeof *links);
     lhi_rank_result first = {0};
     lh_status status =
-        links ? lhi_job_check_course(job, err) : lhi_fail_nomem(err);
+        links ? lhi_job_check_events(job, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = take_adapt(job, err);
+        status = check_adapt(job, err);
     if (status == LH_OK)
-        status = lhi_job_take_seating(job, err);
+        status = lhi_job_set_assignment_limits(job, err);
     if (status == LH_OK)
-        status = lhi_job_check_seating(job, err);
+        status = lhi_job_check_assignment_limits(job, err);
     if (status == LH_OK)
-        status = lhi_job_check_moves(job, err);
+        status = lhi_job_check_migration(job, err);
     if (status == LH_OK)
-        status = lhi_proposals_make(job->pipeline, &job->others, &job->seating,
+        status = lhi_proposals_make(job->pipeline, &job->proposal_options, &job->assignment_limits,
                                     &job->proposals, err);
     if (status == LH_OK && job->emulates)
-        status = lhi_job_links(job, links, err);
+        status = lhi_job_list_links(job, links, err);
     if (status == LH_OK)
         status = run_ranks(job, links, &first, err);
     if (status == LH_OK || (status == LH_ECANCELED && first.text))
         status = lhi_outcome_read(job, first.text, first.size, out, err);
     lhi_proposals_free(job->proposals);
-    lh_layers_free((lh_layers *)(uintptr_t)job->seating.layers);
+    lh_layers_free((lh_layers *)(uintptr_t)job->assignment_limits.layers);
     free(first.text);
     free(links);
     return status;
@@ -211,7 +211,7 @@ lh_train_model lh_train_model_defaults(void)
                             .weight_decay = NAN,
                             .clip = NAN,
                             .warmup = UINT64_MAX,
-                            .balance = 0.01};
+                            .balance_loss = 0.01};
 }
 
 static lh_status open_data(const lh_train_model *m, lhi_data **out,
@@ -221,7 +221,7 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
                              .tokenizer = m->tokenizer,
                              .vocab = m->model->vocab,
                              .sequence = m->sequence,
-                             .ahead = m->model->mtp_layers,
+                             .look_ahead = m->model->mtp_layers,
                              .validation = m->validation,
                              .seed = m->seed};
     if (m->token_bytes == 2)
@@ -253,8 +253,8 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
                         " layers once, in order",
                         m->model->layers);
     const uint32_t all = m->model->layers + m->model->mtp_layers;
-    for (uint32_t i = 0; m->again && i < all; i++)
-        if (m->again[i] & ~(uint32_t)LH_PART_ALL)
+    for (uint32_t i = 0; m->recompute && i < all; i++)
+        if (m->recompute[i] & ~(uint32_t)LH_PART_ALL)
             return lhi_fail(err, LH_EINVAL,
                             "layer %" PRIu32 " makes parts again that no "
                             "layer has",
@@ -263,7 +263,7 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
 }
 
 /* Sets the process grid. */
-static lh_status take_grid(lhi_job *job, lh_error *err)
+static lh_status set_grid(lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
     lhi_grid *g = &job->grid;
@@ -289,17 +289,17 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                                    .n_chunks = job->exec->n_chunks,
                                    .n_mine = 1,
                                    .mine = &c,
-                                   .again = m->again,
+                                   .recompute = m->recompute,
                                    .offload = m->offload,
                                    .microbatch = m->micro_batch,
                                    .sequence = m->sequence,
                                    .n_microbatches = 1,
                                    .n_tensor = job->grid.tensor,
-                                   .whole_rows = m->no_sequence_parallel,
+                                   .replicates_rows = m->no_sequence_parallel,
                                    .n_contexts = job->grid.context,
                                    .n_expert = job->grid.expert,
                                    .n_expert_tensor = job->grid.expert_tensor};
-        bool leaves = lhi_cpu_offloaded(&o, 0) > 0;
+        bool leaves = lhi_cpu_estimate_offload_bytes(&o, 0) > 0;
         any = any || leaves;
         if (leaves != (job->pipeline->chunks[c].offload_ns > 0))
             return lhi_fail(
@@ -309,7 +309,7 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                 c, leaves ? "have no time to leave" : "take time to leave",
                 leaves ? "some" : "none");
     }
-    if (any && !m->offload_to)
+    if (any && !m->offload_folder)
         return lhi_fail(err, LH_EINVAL,
                         "offload: activations leave the device, and there is "
                         "no folder for them");
@@ -329,14 +329,14 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
                         "parameters at most that of gradients");
     bool all = !(m->sharded_gradients < 1) &&
                (!(m->sharded_parameters < 1) || !(m->sharded_parameters > 0));
-    if (m->by_layer && (p->n_dp_ops > 0 || !all))
+    if (m->per_layer_sharding && (p->n_dp_ops > 0 || !all))
         return lhi_fail(err, LH_EINVAL,
                         "what is sharded layer by layer is so whole, and "
                         "passes launch no data-parallel operations");
-    if (lhi_grid_size(&job->grid, LHI_GRID_DATA) == 1)
+    if (lhi_grid_group_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
     LHI_TRY(lhi_shard_groups_check(m, &job->grid, err));
-    if (p->gathers_late)
+    if (p->has_deferred_gathers)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline gathers %" PRIu32 " chunks ahead; the "
                         "cpu device gathers all of a device's at the start: "
@@ -350,12 +350,12 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
  * before threads start. */
 static lh_status make_devices(lhi_job *job, lh_error *err)
 {
-    uint32_t n = lhi_grid_ranks(&job->grid), made = 0;
+    uint32_t n = lhi_grid_count_ranks(&job->grid), made = 0;
     lh_status status = LH_OK;
     job->devices = calloc(n, sizeof *job->devices);
     if (!job->devices)
         return lhi_fail_nomem(err);
-    while (made < n && (status = lhi_job_device(job, made, &job->devices[made],
+    while (made < n && (status = lhi_job_make_device(job, made, &job->devices[made],
                                                 err)) == LH_OK)
         made++;
     return status;
@@ -364,7 +364,7 @@ static lh_status make_devices(lhi_job *job, lh_error *err)
 /* Closes devices that no rank has taken. */
 static void close_devices(lhi_job *job)
 {
-    uint32_t n = lhi_grid_ranks(&job->grid);
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
     for (uint32_t i = 0; job->devices && i < n; i++)
         if (job->devices[i])
             job->devices[i]->ops->close(job->devices[i]);
@@ -374,7 +374,7 @@ static void close_devices(lhi_job *job)
 static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
                                 lh_error *err)
 {
-    uint32_t n = lhi_grid_ranks(&job->grid);
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
     lh_train_memory *made = calloc(n, sizeof *made);
     lh_status status = made ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t r = 0; status == LH_OK && r < n; r++)
@@ -388,14 +388,14 @@ static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
 }
 
 /* Opens data and BLAS before threads start; processes inherit them. */
-static lh_status train_here(lhi_job *job, lhi_job_place place,
+static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
                             lh_train_result **out, lh_error *err)
 {
     lhi_data *data;
     LHI_TRY(open_data(job->model, &data, err));
     job->data = data;
     bool threads = place == LHI_RANKS_THREADS;
-    uint32_t here = threads ? lhi_grid_ranks(&job->grid) : 1;
+    uint32_t here = threads ? lhi_grid_count_ranks(&job->grid) : 1;
     lh_status status = lhi_blas_load(here, &job->sgemm, err);
     if (status == LH_OK && threads)
         status = make_devices(job, err);
@@ -413,7 +413,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
 {
     lh_train_model m;
     LHI_TRY(check_plan(pipeline, exec, err));
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, model, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, model, err));
     LHI_TRY(check_model(&m, exec, err));
     lhi_job job = {.pipeline = pipeline,
                    .exec = exec,
@@ -421,17 +421,17 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                    .model = &m};
     LHI_TRY(check_options(options, &job.o, err));
     uint32_t transport = find_transport(job.o.transport);
-    lhi_job_place place = transports[transport].place;
-    job.shared_clock = place != LHI_RANKS_ANYWHERE;
-    LHI_TRY(take_grid(&job, err));
+    lhi_job_launch_kind place = transports[transport].place;
+    job.shared_clock = place != LHI_RANKS_LAUNCHED;
+    LHI_TRY(set_grid(&job, err));
     LHI_TRY(check_collectives(&job, err));
     LHI_TRY(check_offload(&job, err));
-    LHI_TRY(lhi_job_keeps_limits(&job, exec, err));
-    LHI_TRY(lhi_job_fits(&job, place, err));
+    LHI_TRY(lhi_job_check_limits(&job, exec, err));
+    LHI_TRY(lhi_job_check_memory(&job, place, err));
     lh_train_memory *memory;
     LHI_TRY(predict_memory(&job, &memory, err));
     job.memory = memory;
-    lh_status status = train_here(&job, place, out, err);
+    lh_status status = train_in_process(&job, place, out, err);
     free(memory);
     return status;
 }

@@ -8,55 +8,55 @@
 
 #include <stdlib.h>
 
-enum { INSTRUCTION_BYTES = 64, SUM_BYTES = 32, SAMPLES = 4 };
+enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32, SAMPLES = 4 };
 
 /* Folds in numbers, 8 bytes each. */
-static void add_numbers(unsigned char sum[SUM_BYTES], const uint64_t *numbers,
+static void digest_numbers(unsigned char sum[DIGEST_BYTES], const uint64_t *numbers,
                         size_t n)
 {
-    unsigned char bytes[SUM_BYTES + 32 * 8];
-    memcpy(bytes, sum, SUM_BYTES);
+    unsigned char bytes[DIGEST_BYTES + 32 * 8];
+    memcpy(bytes, sum, DIGEST_BYTES);
     for (size_t i = 0; i < n; i++)
-        lhi_put_bytes(bytes + SUM_BYTES + 8 * i, 8, numbers[i]);
-    lhi_digest(bytes, SUM_BYTES + 8 * n, sum);
+        lhi_store_little_endian(bytes + DIGEST_BYTES + 8 * i, 8, numbers[i]);
+    lhi_compute_sha256(bytes, DIGEST_BYTES + 8 * n, sum);
 }
 
 static void write_instruction(const lh_instruction *in, unsigned char *out)
 {
-    lhi_put_bytes(out, 4, (uint64_t)in->stream);
-    lhi_put_bytes(out + 4, 4, in->pass.kind | (uint64_t)in->pass.part << 8);
-    lhi_put_bytes(out + 8, 4, in->pass.chunk);
-    lhi_put_bytes(out + 12, 4, in->pass.microbatch);
-    lhi_put_bytes(out + 16, 4, in->after);
-    lhi_put_bytes(out + 20, 4, in->peer);
-    lhi_put_bytes(out + 24, 4, in->link);
-    lhi_put_bytes(out + 28, 4, in->slot);
-    lhi_put_bytes(out + 32, 8, in->turn);
-    lhi_put_bytes(out + 40, 8, (uint64_t)in->predicted_ns);
-    lhi_put_bytes(out + 48, 8, in->queue);
-    lhi_put_bytes(out + 56, 4, in->op);
-    lhi_put_bytes(out + 60, 4, in->before);
+    lhi_store_little_endian(out, 4, (uint64_t)in->stream);
+    lhi_store_little_endian(out + 4, 4, in->pass.kind | (uint64_t)in->pass.part << 8);
+    lhi_store_little_endian(out + 8, 4, in->pass.chunk);
+    lhi_store_little_endian(out + 12, 4, in->pass.microbatch);
+    lhi_store_little_endian(out + 16, 4, in->passes_before);
+    lhi_store_little_endian(out + 20, 4, in->peer);
+    lhi_store_little_endian(out + 24, 4, in->link);
+    lhi_store_little_endian(out + 28, 4, in->slot);
+    lhi_store_little_endian(out + 32, 8, in->link_position);
+    lhi_store_little_endian(out + 40, 8, (uint64_t)in->predicted_ns);
+    lhi_store_little_endian(out + 48, 8, in->queue);
+    lhi_store_little_endian(out + 56, 4, in->op);
+    lhi_store_little_endian(out + 60, 4, in->needed_by_pass);
 }
 
-static lh_status add_rank(unsigned char sum[SUM_BYTES], const lh_exec *exec,
+static lh_status digest_rank(unsigned char sum[DIGEST_BYTES], const lh_exec *exec,
                           uint32_t rank, lh_error *err)
 {
     uint32_t n;
     const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
-    size_t size = SUM_BYTES + (size_t)n * INSTRUCTION_BYTES;
+    size_t size = DIGEST_BYTES + (size_t)n * INSTRUCTION_BYTES;
     unsigned char *bytes = malloc(size);
     if (!bytes)
         return lhi_fail_nomem(err);
-    memcpy(bytes, sum, SUM_BYTES);
+    memcpy(bytes, sum, DIGEST_BYTES);
     for (uint32_t i = 0; i < n; i++)
         write_instruction(&all[i],
-                          bytes + SUM_BYTES + (size_t)i * INSTRUCTION_BYTES);
-    lhi_digest(bytes, size, sum);
+                          bytes + DIGEST_BYTES + (size_t)i * INSTRUCTION_BYTES);
+    lhi_compute_sha256(bytes, size, sum);
     free(bytes);
     return LH_OK;
 }
 
-static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
+static void digest_model(unsigned char sum[DIGEST_BYTES], const lh_train_model *t,
                       uint32_t n_chunks)
 {
     const lh_model *m = t->model;
@@ -77,22 +77,22 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                 t->warmup,
                                 t->checkpoint_every,
                                 t->keep,
-                                lhi_bits_of(t->validation),
-                                lhi_bits_of(t->rate),
-                                lhi_bits_of(t->min_rate),
-                                lhi_bits_of(t->weight_decay),
-                                lhi_bits_of(t->clip),
+                                lhi_double_to_bits(t->validation),
+                                lhi_double_to_bits(t->rate),
+                                lhi_double_to_bits(t->min_rate),
+                                lhi_double_to_bits(t->weight_decay),
+                                lhi_double_to_bits(t->clip),
                                 t->delayed_update,
                                 t->checkpoint != NULL,
                                 t->resume != NULL,
                                 t->weights != NULL,
-                                lhi_bits_of(t->sharded_gradients),
-                                lhi_bits_of(t->sharded_parameters),
-                                t->by_layer,
+                                lhi_double_to_bits(t->sharded_gradients),
+                                lhi_double_to_bits(t->sharded_parameters),
+                                t->per_layer_sharding,
                                 t->sites != NULL,
-                                t->whole_optimizer,
-                                t->leaders};
-    add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+                                t->unsharded_optimizer,
+                                t->reduce_by_leaders};
+    digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     const uint64_t family[] = {m->gated,
                                m->qkv_bias,
                                m->output_bias,
@@ -112,51 +112,51 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
                                m->shared_expert_ffn,
                                m->shared_expert_gate,
                                (uint64_t)m->router,
-                               m->raw_shares,
-                               lhi_bits_of(m->routed_scale),
-                               lhi_bits_of(lh_model_norm_epsilon(m)),
+                               m->unnormalised_scores,
+                               lhi_double_to_bits(m->routed_scale),
+                               lhi_double_to_bits(lh_model_norm_epsilon(m)),
                                m->expert_groups,
                                m->groups_per_token,
                                m->mtp_layers,
-                               lhi_bits_of(t->dropout),
-                               lhi_bits_of(t->balance),
-                               lhi_bits_of(t->balance_bias),
-                               lhi_bits_of(t->expert_capacity)};
-    add_numbers(sum, family, sizeof family / sizeof *family);
+                               lhi_double_to_bits(t->dropout),
+                               lhi_double_to_bits(t->balance_loss),
+                               lhi_double_to_bits(t->balance_bias),
+                               lhi_double_to_bits(t->expert_capacity)};
+    digest_numbers(sum, family, sizeof family / sizeof *family);
     for (uint32_t c = 0; c <= n_chunks; c++)
-        add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
+        digest_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
     for (uint32_t i = 0; i < m->layers; i++)
-        add_numbers(sum,
-                    (uint64_t[]){t->again ? t->again[i] : 0,
+        digest_numbers(sum,
+                    (uint64_t[]){t->recompute ? t->recompute[i] : 0,
                                  t->offload && t->offload[i],
                                  lh_model_layer_is_moe(m, i)},
                     3);
     for (uint32_t i = 0; i < m->mtp_layers; i++)
-        add_numbers(sum,
-                    &(uint64_t){t->again ? t->again[m->layers + i] : 0}, 1);
+        digest_numbers(sum,
+                    &(uint64_t){t->recompute ? t->recompute[m->layers + i] : 0}, 1);
 }
 
 /* Folds in the token count and the first training tokens, which differ for
  * another file or tokenizer. */
-static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
+static lh_status digest_data(unsigned char sum[DIGEST_BYTES], const lhi_job *job,
                           lh_error *err)
 {
     size_t n =
         (size_t)job->model->sequence + 1 + job->model->model->mtp_layers;
-    size_t size = SUM_BYTES + n * sizeof(int32_t);
+    size_t size = DIGEST_BYTES + n * sizeof(int32_t);
     int32_t *tokens = calloc(n, sizeof *tokens);
     unsigned char *bytes = malloc(size);
     lh_status status = tokens && bytes ? LH_OK : lhi_fail_nomem(err);
-    add_numbers(sum, &(uint64_t){lhi_data_n_tokens(job->data)}, 1);
+    digest_numbers(sum, &(uint64_t){lhi_data_n_tokens(job->data)}, 1);
     for (uint64_t i = 0; i < SAMPLES && status == LH_OK; i++) {
-        status = lhi_data_window(job->data, 0, i, tokens, err);
+        status = lhi_data_read_window(job->data, 0, i, tokens, err);
         if (status != LH_OK)
             break;
-        memcpy(bytes, sum, SUM_BYTES);
+        memcpy(bytes, sum, DIGEST_BYTES);
         for (size_t k = 0; k < n; k++)
-            lhi_put_bytes(bytes + SUM_BYTES + k * sizeof *tokens,
+            lhi_store_little_endian(bytes + DIGEST_BYTES + k * sizeof *tokens,
                           sizeof *tokens, (uint64_t)tokens[k]);
-        lhi_digest(bytes, size, sum);
+        lhi_compute_sha256(bytes, size, sum);
     }
     free(tokens);
     free(bytes);
@@ -164,49 +164,49 @@ static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
 }
 
 /* Folds in memory limits if they are enforced. */
-static void add_limits(unsigned char sum[SUM_BYTES], const lhi_job *job)
+static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
-    add_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
+    digest_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
     for (uint32_t i = 0; job->o.enforces_memory && i < job->exec->n_ranks; i++)
-        add_numbers(
+        digest_numbers(
             sum,
             &(uint64_t){(uint64_t)lh_pipeline_memory_limit(job->pipeline, i)},
             1);
 }
 
 /* Folds in properties of operations that instructions do not have. */
-static void add_operations(unsigned char sum[SUM_BYTES], const lh_pipeline *p)
+static void digest_operations(unsigned char sum[DIGEST_BYTES], const lh_pipeline *p)
 {
     for (uint32_t i = 0; i < p->n_dp_ops; i++) {
         const lh_dp_op *op = &p->dp_ops[i];
-        add_numbers(
+        digest_numbers(
             sum,
             (const uint64_t[]){(uint64_t)op->kind, op->bucket, op->n_buckets},
             3);
     }
     for (uint32_t i = 0; i < p->n_enqueue; i++)
-        add_numbers(sum, &(uint64_t){p->enqueue[i]}, 1);
+        digest_numbers(sum, &(uint64_t){p->enqueue[i]}, 1);
     for (uint32_t i = 0; i < p->n_dequeue; i++)
-        add_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
+        digest_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
 }
 
 /* Folds in the copy durations of delegated messages. */
-static void add_copies(unsigned char sum[SUM_BYTES], const lhi_job *job)
+static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
-    const lh_delegation *d = job->others.delegation;
-    add_numbers(sum,
+    const lh_delegation *d = job->proposal_options.delegation;
+    digest_numbers(sum,
                 (const uint64_t[]){(uint64_t)d->staging_ns,
                                    (uint64_t)d->host_memory,
                                    (uint64_t)d->host_copy_ns},
                 3);
     for (uint32_t i = 0; d->link_staging_ns && i < job->pipeline->n_links; i++)
-        add_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
+        digest_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
 }
 
-lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
+lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
                             lh_error *err)
 {
-    unsigned char sum[SUM_BYTES] = {0};
+    unsigned char sum[DIGEST_BYTES] = {0};
     const uint64_t numbers[] = {job->exec->n_ranks,
                                 job->exec->n_chunks,
                                 job->grid.replicas,
@@ -225,25 +225,25 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                                 (uint64_t)job->exec->options.path,
                                 (uint64_t)job->exec->options.host_copy_ns,
                                 job->o.adapt != NULL};
-    add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
-        LHI_TRY(add_rank(sum, job->exec, r, err));
+        LHI_TRY(digest_rank(sum, job->exec, r, err));
     if (job->model)
-        add_model(sum, job->model, job->exec->n_chunks);
+        digest_model(sum, job->model, job->exec->n_chunks);
     for (uint32_t i = 0; job->model && job->model->sites &&
                          i < job->exec->n_ranks * job->grid.replicas;
          i++)
-        add_numbers(sum, &(uint64_t){job->model->sites[i]}, 1);
+        digest_numbers(sum, &(uint64_t){job->model->sites[i]}, 1);
     for (uint32_t i = 0; job->model && job->model->nodes &&
-                         i < lhi_grid_ranks(&job->grid);
+                         i < lhi_grid_count_ranks(&job->grid);
          i++)
-        add_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
+        digest_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
     if (job->data)
-        LHI_TRY(add_data(sum, job, err));
-    add_limits(sum, job);
-    add_operations(sum, job->pipeline);
-    add_copies(sum, job);
-    LHI_TRY(lhi_job_digest_course(job, sum, err));
+        LHI_TRY(digest_data(sum, job, err));
+    digest_limits(sum, job);
+    digest_operations(sum, job->pipeline);
+    digest_copies(sum, job);
+    LHI_TRY(lhi_job_digest_events(job, sum, err));
     memcpy(out, sum, sizeof sum);
     return LH_OK;
 }

@@ -19,14 +19,14 @@ static void write_numbers(lhi_text *text, const uint32_t *numbers, uint32_t n)
     lhi_text_puts(text, ";");
 }
 
-lh_status lhi_seats_write(const lhi_seats *s, char **out, lh_error *err)
+lh_status lhi_rank_assignment_format(const lhi_rank_assignment *s, char **out, lh_error *err)
 {
     lhi_text text = {0};
     size_t size;
-    if (s && (s->layers || s->hosts)) {
+    if (s && (s->layers || s->ranks)) {
         write_numbers(&text, s->layers, s->n_chunks);
-        write_numbers(&text, s->hosts, s->n_places);
-        write_numbers(&text, s->vias, s->n_places);
+        write_numbers(&text, s->ranks, s->n_places);
+        write_numbers(&text, s->relays, s->n_places);
         lhi_text_printf(&text, "%" PRId64, s->move_ns);
     } else {
         lhi_text_puts(&text, "");
@@ -50,7 +50,7 @@ static bool read_number(cursor *c, uint64_t most, uint64_t *out)
     return n > 0 && n < 19 && value <= most;
 }
 
-static bool take_mark(cursor *c, char what)
+static bool take_char(cursor *c, char what)
 {
     if (c->at == c->end || *c->at != what)
         return false;
@@ -58,7 +58,7 @@ static bool take_mark(cursor *c, char what)
     return true;
 }
 
-static lh_status fail_text(const char *what, lh_error *err)
+static lh_status fail_field(const char *what, lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT, "seats whose %s cannot be read", what);
 }
@@ -67,15 +67,15 @@ static lh_status fail_text(const char *what, lh_error *err)
 static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
                               const char *what, uint32_t **out, lh_error *err)
 {
-    if (take_mark(c, ';'))
+    if (take_char(c, ';'))
         return LH_OK;
     uint32_t *all = *out = calloc(n, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t one;
-        if (!read_number(c, most, &one) || !take_mark(c, i + 1 < n ? ',' : ';'))
-            return fail_text(what, err);
+        if (!read_number(c, most, &one) || !take_char(c, i + 1 < n ? ',' : ';'))
+            return fail_field(what, err);
         all[i] = (uint32_t)one;
     }
     return LH_OK;
@@ -83,20 +83,20 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
 
 /* --- validation --- */
 
-lh_status lhi_seating_fail_layers(const lhi_seating *seating, lh_error *err)
+lh_status lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating, lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED, "layers do not move in this run: %s",
-                    seating->layers_stay);
+                    seating->layers_fixed_reason);
 }
 
-lh_status lhi_seating_fail_places(const lhi_seating *seating, lh_error *err)
+lh_status lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating, lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "ranks keep their places in this run: %s",
-                    seating->places_stay);
+                    seating->places_fixed_reason);
 }
 
-static lh_status check_layers(const lhi_seats *s, const lhi_seating *seating,
+static lh_status check_layers(const lhi_rank_assignment *s, const lhi_rank_assignment_limits *seating,
                               lh_error *err)
 {
     uint64_t sum = 0;
@@ -116,30 +116,30 @@ static lh_status check_layers(const lhi_seats *s, const lhi_seating *seating,
     return LH_OK;
 }
 
-static lh_status check_hosts(const lhi_seats *s, lh_error *err)
+static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
 {
     bool *there = calloc((size_t)s->n_places + 1, sizeof *there);
     lh_status status = there ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t p = 0; status == LH_OK && p < s->n_places; p++) {
-        if (s->hosts[p] >= s->n_places || there[s->hosts[p]])
+        if (s->ranks[p] >= s->n_places || there[s->ranks[p]])
             status = lhi_fail(err, LH_EINPUT,
                               "rank %" PRIu32 " would have place %" PRIu32
                               ", and %s",
-                              s->hosts[p], p,
-                              s->hosts[p] >= s->n_places ? "is none"
+                              s->ranks[p], p,
+                              s->ranks[p] >= s->n_places ? "is none"
                                                          : "another one, too");
         else
-            there[s->hosts[p]] = true;
+            there[s->ranks[p]] = true;
     }
     free(there);
     return status;
 }
 
-static lh_status check_vias(const lhi_seats *s, lh_error *err)
+static lh_status check_vias(const lhi_rank_assignment *s, lh_error *err)
 {
     for (uint32_t p = 0; p < s->n_places; p++) {
-        uint32_t via = s->vias[p];
-        if (via != LH_NONE && (via >= s->n_places || via == s->hosts[p]))
+        uint32_t via = s->relays[p];
+        if (via != LH_NONE && (via >= s->n_places || via == s->ranks[p]))
             return lhi_fail(err, LH_EINPUT,
                             "rank %" PRIu32 " would pass on what goes to place "
                             "%" PRIu32 ", and %s",
@@ -149,43 +149,43 @@ static lh_status check_vias(const lhi_seats *s, lh_error *err)
     return LH_OK;
 }
 
-static lh_status read_all(cursor *c, const lhi_seating *seating, lhi_seats *to,
+static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating, lhi_rank_assignment *to,
                           lh_error *err)
 {
     uint64_t ns = 0;
     LHI_TRY(read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers,
                          err));
     if (to->n_places == 0 && c->at < c->end && *c->at != ';')
-        return lhi_seating_fail_places(seating, err);
+        return lhi_rank_assignment_fail_places(seating, err);
     LHI_TRY(
-        read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->hosts, err));
+        read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->ranks, err));
     LHI_TRY(read_numbers(c, to->n_places, UINT32_MAX, "ranks that pass on",
-                         &to->vias, err));
-    if (to->vias && !to->hosts)
-        return fail_text("ranks that pass on", err);
+                         &to->relays, err));
+    if (to->relays && !to->ranks)
+        return fail_field("ranks that pass on", err);
     if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
-        return fail_text("time", err);
+        return fail_field("time", err);
     to->move_ns = (int64_t)ns;
     if (to->layers && seating->n_layers == 0)
-        return lhi_seating_fail_layers(seating, err);
+        return lhi_rank_assignment_fail_layers(seating, err);
     if (to->layers)
         LHI_TRY(check_layers(to, seating, err));
-    if (to->hosts)
+    if (to->ranks)
         LHI_TRY(check_hosts(to, err));
-    return to->vias ? check_vias(to, err) : LH_OK;
+    return to->relays ? check_vias(to, err) : LH_OK;
 }
 
-lh_status lhi_seats_read(const char *text, uint32_t n,
-                         const lhi_seating *seating, lhi_seats *out,
+lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
+                         const lhi_rank_assignment_limits *seating, lhi_rank_assignment *out,
                          lh_error *err)
 {
     cursor c = {text, text + n};
-    lhi_seats made = {.n_chunks = seating->n_chunks,
+    lhi_rank_assignment made = {.n_chunks = seating->n_chunks,
                       .n_places = seating->n_places};
     if (n > 0) {
         lh_status status = read_all(&c, seating, &made, err);
         if (status != LH_OK) {
-            lhi_seats_fini(&made);
+            lhi_rank_assignment_fini(&made);
             return status;
         }
     }
@@ -206,33 +206,33 @@ static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
     return LH_OK;
 }
 
-lh_status lhi_seats_copy(const lhi_seats *from, lhi_seats *to, lh_error *err)
+lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from, lhi_rank_assignment *to, lh_error *err)
 {
-    lhi_seats made = *from;
-    made.layers = made.hosts = made.vias = NULL;
+    lhi_rank_assignment made = *from;
+    made.layers = made.ranks = made.relays = NULL;
     lh_status status =
         copy_numbers(from->layers, from->n_chunks, &made.layers, err);
     if (status == LH_OK)
-        status = copy_numbers(from->hosts, from->n_places, &made.hosts, err);
+        status = copy_numbers(from->ranks, from->n_places, &made.ranks, err);
     if (status == LH_OK)
-        status = copy_numbers(from->vias, from->n_places, &made.vias, err);
+        status = copy_numbers(from->relays, from->n_places, &made.relays, err);
     if (status != LH_OK) {
-        lhi_seats_fini(&made);
+        lhi_rank_assignment_fini(&made);
         return status;
     }
     *to = made;
     return LH_OK;
 }
 
-void lhi_seats_fini(lhi_seats *s)
+void lhi_rank_assignment_fini(lhi_rank_assignment *s)
 {
     free(s->layers);
-    free(s->hosts);
-    free(s->vias);
-    s->layers = s->hosts = s->vias = NULL;
+    free(s->ranks);
+    free(s->relays);
+    s->layers = s->ranks = s->relays = NULL;
 }
 
-static bool are_alike(const uint32_t *a, const uint32_t *b, uint32_t n)
+static bool are_equal(const uint32_t *a, const uint32_t *b, uint32_t n)
 {
     if (!a || !b)
         return a == b;
@@ -241,27 +241,27 @@ static bool are_alike(const uint32_t *a, const uint32_t *b, uint32_t n)
 
 /* Explicit arrays that equal the defaults still count as different: the
  * migration then moves nothing and takes no time. */
-bool lhi_seats_alike(const lhi_seats *a, const lhi_seats *b)
+bool lhi_rank_assignment_equal(const lhi_rank_assignment *a, const lhi_rank_assignment *b)
 {
-    static const lhi_seats begun = {0};
+    static const lhi_rank_assignment begun = {0};
     a = a ? a : &begun;
     b = b ? b : &begun;
-    const lhi_seats *any = a->n_chunks ? a : b;
-    return are_alike(a->layers, b->layers, any->n_chunks) &&
-           are_alike(a->hosts, b->hosts, any->n_places);
+    const lhi_rank_assignment *any = a->n_chunks ? a : b;
+    return are_equal(a->layers, b->layers, any->n_chunks) &&
+           are_equal(a->ranks, b->ranks, any->n_places);
 }
 
-uint32_t lhi_seats_host(const lhi_seats *s, uint32_t place)
+uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *s, uint32_t place)
 {
-    return s && s->hosts ? s->hosts[place] : place;
+    return s && s->ranks ? s->ranks[place] : place;
 }
 
-uint32_t lhi_seats_place(const lhi_seats *s, uint32_t host)
+uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *s, uint32_t host)
 {
     uint32_t place = 0;
-    if (!s || !s->hosts)
+    if (!s || !s->ranks)
         return host;
-    while (s->hosts[place] != host)
+    while (s->ranks[place] != host)
         place++;
     return place;
 }

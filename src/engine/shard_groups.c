@@ -8,42 +8,42 @@
 #include <inttypes.h>
 
 /* A group of ranks that sums the same gradients. */
-typedef struct summers {
+typedef struct gradient_group {
     const lh_train_model *m;
     uint32_t n, stage;
     const lhi_grid *grid;
     const uint32_t *places; /* per member; NULL: equally many per replica */
-} summers;
+} gradient_group;
 
-static summers of_data(const lh_train_model *m, uint32_t n, uint32_t stage)
+static gradient_group data_group(const lh_train_model *m, uint32_t n, uint32_t stage)
 {
-    return (summers){m, n, stage, NULL, NULL};
+    return (gradient_group){m, n, stage, NULL, NULL};
 }
 
 /* Fills `places` with the logical ranks in the expert group. */
-static summers of_experts(const lh_train_model *m, const lhi_grid *grid,
+static gradient_group expert_group(const lh_train_model *m, const lhi_grid *grid,
                           uint32_t place, uint32_t *places, uint32_t *member)
 {
-    *member = lhi_grid_group(grid, LHI_GRID_EXPERT_DATA, place, places);
-    return (summers){m, lhi_grid_size(grid, LHI_GRID_EXPERT_DATA),
+    *member = lhi_grid_find_group(grid, LHI_GRID_EXPERT_DATA, place, places);
+    return (gradient_group){m, lhi_grid_group_size(grid, LHI_GRID_EXPERT_DATA),
                      place % grid->n_devices, grid, places};
 }
 
-static uint32_t site_of(const summers *s, uint32_t member)
+static uint32_t site_of(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;
     uint32_t replicas = m->replicas ? m->replicas : 1, replica;
-    if (m->whole_optimizer)
+    if (m->unsharded_optimizer)
         return member;
     if (!m->sites)
         return 0;
-    replica = s->places ? lhi_grid_place_of(s->grid, s->places[member]).replica
+    replica = s->places ? lhi_grid_find_coords(s->grid, s->places[member]).replica
                         : member / (s->n / replicas);
     return m->sites[(size_t)s->stage * replicas + replica];
 }
 
 /* Counts the members at a member's site. */
-static uint32_t count_here(const summers *s, uint32_t member)
+static uint32_t count_at_site(const gradient_group *s, uint32_t member)
 {
     uint32_t site = site_of(s, member), n = 0;
     for (uint32_t i = 0; i < s->n; i++)
@@ -52,7 +52,7 @@ static uint32_t count_here(const summers *s, uint32_t member)
 }
 
 /* Checks whether no earlier member is at the same site. */
-static bool is_first(const summers *s, uint32_t member)
+static bool is_first(const gradient_group *s, uint32_t member)
 {
     uint32_t site = site_of(s, member), i = 0;
     while (site_of(s, i) != site)
@@ -60,7 +60,7 @@ static bool is_first(const summers *s, uint32_t member)
     return i == member;
 }
 
-static lhi_shard_groups groups_of(const summers *s, uint32_t member)
+static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
 {
     lhi_shard_groups out = {0};
     uint32_t site = site_of(s, member);
@@ -78,13 +78,13 @@ static lhi_shard_groups groups_of(const summers *s, uint32_t member)
 
 /* Lists the members at the same site, and those with the same shard at each
  * site. */
-static void members_of(const summers *s, uint32_t member, const uint32_t *ranks,
+static void list_members(const gradient_group *s, uint32_t member, const uint32_t *ranks,
                        uint32_t *sharers, uint32_t *across)
 {
-    const lhi_shard_groups mine = groups_of(s, member);
+    const lhi_shard_groups mine = find_groups(s, member);
     uint32_t n_sharers = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        const lhi_shard_groups other = groups_of(s, i);
+        const lhi_shard_groups other = find_groups(s, i);
         if (other.site == mine.site)
             sharers[n_sharers++] = ranks[i];
         if (other.shard == mine.shard)
@@ -92,63 +92,63 @@ static void members_of(const summers *s, uint32_t member, const uint32_t *ranks,
     }
 }
 
-lhi_shard_groups lhi_shard_groups_of(const lh_train_model *m, uint32_t n,
+lhi_shard_groups lhi_shard_groups_find(const lh_train_model *m, uint32_t n,
                                      uint32_t stage, uint32_t member)
 {
-    const summers s = of_data(m, n, stage);
-    return groups_of(&s, member);
+    const gradient_group s = data_group(m, n, stage);
+    return find_groups(&s, member);
 }
 
-void lhi_shard_members(const lh_train_model *m, uint32_t n, uint32_t stage,
+void lhi_shard_groups_list_members(const lh_train_model *m, uint32_t n, uint32_t stage,
                        uint32_t member, const uint32_t *ranks,
                        uint32_t *sharers, uint32_t *across)
 {
-    const summers s = of_data(m, n, stage);
-    members_of(&s, member, ranks, sharers, across);
+    const gradient_group s = data_group(m, n, stage);
+    list_members(&s, member, ranks, sharers, across);
 }
 
-bool lhi_shard_groups_alike(const lh_train_model *m, uint32_t n,
+bool lhi_shard_groups_equal_at_stages(const lh_train_model *m, uint32_t n,
                             uint32_t n_stages)
 {
     bool alike = true;
     for (uint32_t i = 0; m->sites && i < n * n_stages; i++)
         alike = alike &&
-                lhi_shard_groups_of(m, n, i / n, i % n).shard ==
-                    lhi_shard_groups_of(m, n, 0, i % n).shard;
+                lhi_shard_groups_find(m, n, i / n, i % n).shard ==
+                    lhi_shard_groups_find(m, n, 0, i % n).shard;
     return alike;
 }
 
-bool lhi_experts_apart(const lh_train_model *m, const lhi_grid *grid)
+bool lhi_has_disjoint_expert_groups(const lh_train_model *m, const lhi_grid *grid)
 {
     return m->model->experts > 0 &&
            (grid->expert > 1 || grid->expert_tensor != grid->tensor);
 }
 
-lhi_shard_groups lhi_expert_groups_of(const lh_train_model *m,
+lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *m,
                                       const lhi_grid *grid, uint32_t place)
 {
-    uint32_t places[LHI_NET_MOST_RANKS], member;
-    const summers s = of_experts(m, grid, place, places, &member);
-    return groups_of(&s, member);
+    uint32_t places[LHI_NET_MAX_RANKS], member;
+    const gradient_group s = expert_group(m, grid, place, places, &member);
+    return find_groups(&s, member);
 }
 
-void lhi_expert_members(const lh_train_model *m, const lhi_grid *grid,
+void lhi_expert_shard_groups_list_members(const lh_train_model *m, const lhi_grid *grid,
                         uint32_t place, const uint32_t *ranks,
                         uint32_t *sharers, uint32_t *across)
 {
-    uint32_t places[LHI_NET_MOST_RANKS], member;
-    const summers s = of_experts(m, grid, place, places, &member);
-    members_of(&s, member, ranks, sharers, across);
+    uint32_t places[LHI_NET_MAX_RANKS], member;
+    const gradient_group s = expert_group(m, grid, place, places, &member);
+    list_members(&s, member, ranks, sharers, across);
 }
 
 static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                                 lh_error *err)
 {
-    const uint32_t n = lhi_grid_size(grid, LHI_GRID_DATA);
-    const lhi_shard_groups first = lhi_shard_groups_of(m, n, 0, 0);
+    const uint32_t n = lhi_grid_group_size(grid, LHI_GRID_DATA);
+    const lhi_shard_groups first = lhi_shard_groups_find(m, n, 0, 0);
     for (uint32_t s = 0; s < grid->n_devices; s++)
         for (uint32_t r = 0; r < n; r++) {
-            const lhi_shard_groups here = lhi_shard_groups_of(m, n, s, r);
+            const lhi_shard_groups here = lhi_shard_groups_find(m, n, s, r);
             if (here.n_shards != first.n_shards)
                 return lhi_fail(
                     err, LH_EUNSUPPORTED,
@@ -158,8 +158,8 @@ static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                     "as many each: plan with sharding: full in the job's "
                     "layout",
                     s, here.n_shards, r, first.n_shards);
-            if (lhi_embeds_twice(m->model) &&
-                here.shard != lhi_shard_groups_of(m, n, 0, r).shard)
+            if (lhi_needs_second_embedding(m->model) &&
+                here.shard != lhi_shard_groups_find(m, n, 0, r).shard)
                 return lhi_fail(
                     err, LH_EUNSUPPORTED,
                     "replica %" PRIu32 " is another one of its site at stage "
@@ -173,10 +173,10 @@ static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
 static lh_status check_experts(const lh_train_model *m, const lhi_grid *grid,
                                lh_error *err)
 {
-    uint32_t places[LHI_NET_MOST_RANKS], member, first = 0;
-    for (uint32_t p = 0; p < lhi_grid_ranks(grid); p++) {
-        const summers s = of_experts(m, grid, p, places, &member);
-        uint32_t here = count_here(&s, member);
+    uint32_t places[LHI_NET_MAX_RANKS], member, first = 0;
+    for (uint32_t p = 0; p < lhi_grid_count_ranks(grid); p++) {
+        const gradient_group s = expert_group(m, grid, p, places, &member);
+        uint32_t here = count_at_site(&s, member);
         first = p ? first : here;
         if (here != first)
             return lhi_fail(
@@ -197,5 +197,5 @@ lh_status lhi_shard_groups_check(const lh_train_model *m, const lhi_grid *grid,
     if (!m->sites)
         return LH_OK;
     LHI_TRY(check_replicas(m, grid, err));
-    return lhi_experts_apart(m, grid) ? check_experts(m, grid, err) : LH_OK;
+    return lhi_has_disjoint_expert_groups(m, grid) ? check_experts(m, grid, err) : LH_OK;
 }

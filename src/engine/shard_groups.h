@@ -16,27 +16,27 @@ typedef struct lhi_shard_groups {
 } lhi_shard_groups;
 
 /* Returns the shard groups for one of `n` members, in group order. */
-lhi_shard_groups lhi_shard_groups_of(const lh_train_model *model, uint32_t n,
+lhi_shard_groups lhi_shard_groups_find(const lh_train_model *model, uint32_t n,
                                      uint32_t stage, uint32_t member);
 /* Lists the ranks at the member's site (n_shards) and those with the same shard
  * (n_sites). */
-void lhi_shard_members(const lh_train_model *model, uint32_t n, uint32_t stage,
+void lhi_shard_groups_list_members(const lh_train_model *model, uint32_t n, uint32_t stage,
                        uint32_t member, const uint32_t *ranks,
                        uint32_t *sharers, uint32_t *across);
 
 /* Checks whether each member has the same shard at all stages. */
-bool lhi_shard_groups_alike(const lh_train_model *model, uint32_t n,
+bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
                             uint32_t n_stages);
 
 /* Checks whether the ranks with the same experts (LHI_GRID_EXPERT_DATA) differ
  * from the ranks that share all other tensors. */
-bool lhi_experts_apart(const lh_train_model *model, const lhi_grid *grid);
+bool lhi_has_disjoint_expert_groups(const lh_train_model *model, const lhi_grid *grid);
 
 /* Same for the expert group of a logical rank. */
-lhi_shard_groups lhi_expert_groups_of(const lh_train_model *model,
+lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *model,
                                       const lhi_grid *grid, uint32_t place);
 /* Lists the ranks in the expert group's shard groups. */
-void lhi_expert_members(const lh_train_model *model, const lhi_grid *grid,
+void lhi_expert_shard_groups_list_members(const lh_train_model *model, const lhi_grid *grid,
                         uint32_t place, const uint32_t *ranks,
                         uint32_t *sharers, uint32_t *across);
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_GRADIENT_ROOMS = 2 }; /* one being filled, one being drained */
+enum { MAX_GRADIENT_BUFFERS = 2 }; /* one being filled, one being drained */
 
 /* Buckets of an operation, launched in sequence. */
 typedef struct buckets {
@@ -30,25 +30,25 @@ typedef struct planner {
     uint32_t *group_of[2]; /* by microbatch; forward, backward */
     uint32_t n_groups[2];
     block *blocks[2];    /* by chunk and group */
-    uint32_t *users;     /* per value buffer: blocks that need it */
+    uint32_t *n_users;     /* per value buffer: blocks that need it */
     uint32_t *pending;   /* per chunk: gradient buffer to scatter */
     bool *is_pending;    /* per chunk: a group waits for its scatter */
     buckets *parts;      /* per chunk: buckets of its scatter */
     uint32_t *n_back;    /* per chunk: microbatches after backward */
     bool *begun, *ended; /* per chunk: gathered; finally scattered */
     bool *added;         /* per chunk: has sums of an earlier group */
-    uint32_t emptied[MOST_GRADIENT_ROOMS]; /* communications to wait for;
+    uint32_t emptied[MAX_GRADIENT_BUFFERS]; /* communications to wait for;
                                             * LH_NONE: full */
     uint32_t n_launched;
     lh_error *err;
 } planner;
 
-static lh_status refuse(const planner *l, uint32_t pass, uint32_t chunk,
+static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                         const char *what)
 {
-    char text[LH_PASS_TEXT] = "the end";
+    char text[LH_PASS_TEXT_SIZE] = "the end";
     if (pass < l->rank->n_passes)
-        lh_pass_text(&l->rank->passes[pass].pass, text);
+        lh_pass_format(&l->rank->passes[pass].pass, text);
     return lhi_fail(l->err, LH_EUNSUPPORTED,
                     "chunk %" PRIu32 " at %s: %s; the cpu device runs what "
                     "elastic plans launch, in their order: plan again, or run "
@@ -93,7 +93,7 @@ static lh_dp_kind kind_of(const planner *l, const lhi_exec_data *d)
 }
 
 /* Checks whether the collective carries the entire chunk. */
-static bool is_whole(const planner *l, const lhi_exec_data *d)
+static bool is_whole_chunk(const planner *l, const lhi_exec_data *d)
 {
     lh_dp_kind kind = kind_of(l, d);
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
@@ -110,11 +110,11 @@ static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
         bucket = l->p->dp_ops[d->op].bucket;
         all = l->p->dp_ops[d->op].n_buckets;
     }
-    if (all > 1 && is_whole(l, d))
-        return refuse(l, i, d->chunk,
+    if (all > 1 && is_whole_chunk(l, d))
+        return fail_plan(l, i, d->chunk,
                       "what comes once an iteration is cut into buckets");
     if (bucket != parts->n || (bucket > 0 && all != parts->all))
-        return refuse(l, i, d->chunk,
+        return fail_plan(l, i, d->chunk,
                       d->is_scatter ? "a bucket of its gradients is left out "
                                       "or comes twice"
                                     : "a bucket of its parameters is left out "
@@ -126,7 +126,7 @@ static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
 
 /* Finds the block that gather k serves, from the waiting pass of its last
  * bucket. NULL: no pass waits. */
-static block *target_of(const planner *l, uint32_t k, uint32_t *last)
+static block *find_target(const planner *l, uint32_t k, uint32_t *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
     for (; k < l->rank->n_data; k++) {
@@ -141,10 +141,10 @@ static block *target_of(const planner *l, uint32_t k, uint32_t *last)
     return NULL;
 }
 
-static uint32_t take_room(planner *l)
+static uint32_t take_buffer(planner *l)
 {
     uint32_t i = 0;
-    while (i < l->out->n_values && l->users[i] > 0)
+    while (i < l->out->n_values && l->n_users[i] > 0)
         i++;
     if (i == l->out->n_values)
         l->out->n_values++;
@@ -153,7 +153,7 @@ static uint32_t take_room(planner *l)
 
 /* Counts the backward blocks without a gather, which reuse the values of the
  * chunk's first forward block. */
-static uint32_t heirs_of(const planner *l, uint32_t chunk)
+static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
 {
     uint32_t n = 0, groups = l->n_groups[true];
     for (uint32_t j = 0; j < groups; j++)
@@ -166,20 +166,20 @@ static lh_status launch_gather(planner *l, uint32_t i, uint32_t k)
     const lhi_exec_data *d = &l->rank->data[k];
     uint32_t last;
     bool is_all;
-    block *b = target_of(l, k, &last);
+    block *b = find_target(l, k, &last);
     if (!b)
-        return refuse(l, i, d->chunk, "no pass waits for a gather");
+        return fail_plan(l, i, d->chunk, "no pass waits for a gather");
     LHI_TRY(take_bucket(l, i, k, &b->parts, &is_all));
-    if (is_whole(l, d))
+    if (is_whole_chunk(l, d))
         l->begun[d->chunk] = true;
     if (l->sharded[d->chunk].values == 0)
         return LH_OK;
     if (b->room == LH_NONE) {
         bool first = b == block_of(l, false, d->chunk, 0);
-        b->room = take_room(l);
-        l->users[b->room] = 1 + (first ? heirs_of(l, d->chunk) : 0);
+        b->room = take_buffer(l);
+        l->n_users[b->room] = 1 + (first ? count_value_reusers(l, d->chunk) : 0);
     }
-    l->out->ops[k].room = b->room;
+    l->out->ops[k].buffer = b->room;
     if (is_all)
         b->gathered = k + 1;
     return LH_OK;
@@ -192,18 +192,18 @@ static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
     lhi_shard_op *op = &l->out->ops[k];
     bool is_all;
     if (!l->is_pending[c])
-        return refuse(l, i, c, "gradients are scattered before they are there");
+        return fail_plan(l, i, c, "gradients are scattered before they are there");
     LHI_TRY(take_bucket(l, i, k, &l->parts[c], &is_all));
-    op->room = l->pending[c];
-    op->adds = l->added[c];
-    if (is_whole(l, d)) {
+    op->buffer = l->pending[c];
+    op->accumulates = l->added[c];
+    if (is_whole_chunk(l, d)) {
         if (l->n_back[c] < l->p->n_microbatches)
-            return refuse(l, i, c,
+            return fail_plan(l, i, c,
                           "the last scatter comes before the last "
                           "backward");
         l->ended[c] = true;
     } else if (l->n_back[c] == l->p->n_microbatches) {
-        return refuse(l, i, c,
+        return fail_plan(l, i, c,
                       "its last group's gradients are scattered in "
                       "parts");
     }
@@ -211,8 +211,8 @@ static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
         return LH_OK;
     l->added[c] = true;
     l->is_pending[c] = false;
-    if (op->room != LH_NONE)
-        l->emptied[op->room] = k + 1;
+    if (op->buffer != LH_NONE)
+        l->emptied[op->buffer] = k + 1;
     return LH_OK;
 }
 
@@ -232,7 +232,7 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
     if (pass->kind == LH_F && !l->begun[pass->chunk])
-        return refuse(l, i, pass->chunk, "what was updated is not gathered");
+        return fail_plan(l, i, pass->chunk, "what was updated is not gathered");
     if (l->sharded[pass->chunk].values == 0)
         return LH_OK;
     if (b->room == LH_NONE && pass->kind != LH_F) {
@@ -242,7 +242,7 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
     }
     return b->room != LH_NONE && b->gathered > 0
                ? LH_OK
-               : refuse(l, i, pass->chunk, "its parameters are not gathered");
+               : fail_plan(l, i, pass->chunk, "its parameters are not gathered");
 }
 
 static lh_status begin_gradients(planner *l, uint32_t i, block *b)
@@ -256,16 +256,16 @@ static lh_status begin_gradients(planner *l, uint32_t i, block *b)
         if (l->emptied[r] != LH_NONE &&
             (best == LH_NONE || l->emptied[r] < l->emptied[best]))
             best = r;
-    if (out->n_gradients < MOST_GRADIENT_ROOMS) {
+    if (out->n_gradients < MAX_GRADIENT_BUFFERS) {
         best = out->n_gradients++;
         l->emptied[best] = 0;
     }
     if (best == LH_NONE)
-        return refuse(l, i, pass->chunk,
+        return fail_plan(l, i, pass->chunk,
                       "two groups' gradients still have to "
                       "be scattered");
-    if (out->passes[i].needs < l->emptied[best])
-        out->passes[i].needs = l->emptied[best];
+    if (out->passes[i].n_required < l->emptied[best])
+        out->passes[i].n_required = l->emptied[best];
     l->emptied[best] = LH_NONE;
     b->gradients = best;
     return LH_OK;
@@ -279,15 +279,15 @@ static lh_status plan_pass(planner *l, uint32_t i)
     lhi_shard_pass *out = &l->out->passes[i];
     block *b = block_of(l, backward, c, pass->pass.microbatch);
     if (pass->pass.kind != LH_F && !backward)
-        return refuse(l, i, c, "the backward is in two passes");
-    out->needs = pass->waits_data;
+        return fail_plan(l, i, c, "the backward is in two passes");
+    out->n_required = pass->n_required_data;
     if (b->n_done == 0) {
         LHI_TRY(begin_values(l, i, b));
         if (backward)
             LHI_TRY(begin_gradients(l, i, b));
     }
-    if (out->needs < b->gathered)
-        out->needs = b->gathered;
+    if (out->n_required < b->gathered)
+        out->n_required = b->gathered;
     out->values = b->room;
     out->gradients = b->gradients;
     out->first_microbatch = b->first;
@@ -296,10 +296,10 @@ static lh_status plan_pass(planner *l, uint32_t i)
     if (++b->n_done < b->size)
         return LH_OK;
     if (b->room != LH_NONE)
-        l->users[b->room]--;
+        l->n_users[b->room]--;
     if (backward) {
         if (l->is_pending[c] && l->pending[c] != LH_NONE)
-            return refuse(l, i, c,
+            return fail_plan(l, i, c,
                           "gradients of the group before are not "
                           "scattered");
         l->pending[c] = b->gradients;
@@ -313,7 +313,7 @@ static lh_status check_end(const planner *l)
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {
         uint32_t c = l->rank->passes[i].pass.chunk;
         if (!l->ended[c])
-            return refuse(l, l->rank->n_passes, c,
+            return fail_plan(l, l->rank->n_passes, c,
                           "its gradients are not "
                           "scattered");
     }
@@ -325,9 +325,9 @@ static lh_status plan_all(planner *l)
     for (uint32_t k = 0; k < l->rank->n_data; k++) {
         const lhi_exec_data *d = &l->rank->data[k];
         uint32_t last;
-        block *b = d->is_scatter ? NULL : target_of(l, k, &last);
+        block *b = d->is_scatter ? NULL : find_target(l, k, &last);
         if (d->op != LH_NONE && l->p->dp_ops[d->op].kind == LH_DP_ANY)
-            return refuse(l, d->after, d->chunk,
+            return fail_plan(l, d->after, d->chunk,
                           "an operation does not say "
                           "what it carries");
         if (b)
@@ -348,7 +348,7 @@ static lh_status plan_rank(planner *l)
     uint32_t n = p->n_chunks;
     out->ops = LHI_NEW(out->mem, lhi_shard_op, l->rank->n_data);
     out->passes = LHI_NEW(out->mem, lhi_shard_pass, l->rank->n_passes);
-    l->users = LHI_NEW(out->mem, uint32_t, (size_t)l->rank->n_data + 1);
+    l->n_users = LHI_NEW(out->mem, uint32_t, (size_t)l->rank->n_data + 1);
     l->pending = LHI_NEW(out->mem, uint32_t, n);
     l->is_pending = LHI_NEW(out->mem, bool, n);
     l->parts = LHI_NEW(out->mem, buckets, n);
@@ -356,12 +356,12 @@ static lh_status plan_rank(planner *l)
     l->begun = LHI_NEW(out->mem, bool, n);
     l->ended = LHI_NEW(out->mem, bool, n);
     l->added = LHI_NEW(out->mem, bool, n);
-    if (!out->ops || !out->passes || !l->users || !l->pending ||
+    if (!out->ops || !out->passes || !l->n_users || !l->pending ||
         !l->is_pending || !l->parts || !l->n_back || !l->begun || !l->ended ||
         !l->added)
         return lhi_fail_nomem(l->err);
     for (uint32_t k = 0; k < l->rank->n_data; k++)
-        out->ops[k].room = LH_NONE;
+        out->ops[k].buffer = LH_NONE;
     if (p->n_enqueue == 0 || p->n_dequeue == 0)
         return lhi_fail(l->err, LH_EUNSUPPORTED,
                         "the pipeline launches data-parallel operations and "

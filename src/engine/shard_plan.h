@@ -11,16 +11,16 @@
 
 /* Per communication in the rank's data stream. */
 typedef struct lhi_shard_op {
-    uint32_t room; /* buffer for values or gradients; LH_NONE: nothing is
+    uint32_t buffer; /* buffer for values or gradients; LH_NONE: nothing is
                     * sharded */
-    bool adds;     /* added to an earlier group's sums */
+    bool accumulates;     /* added to an earlier group's sums */
 } lhi_shard_op;
 
 /* Per pass of the rank. */
 typedef struct lhi_shard_pass {
     uint32_t values, gradients; /* buffers; LH_NONE: unused */
     uint32_t first_microbatch, n_microbatches; /* backward together */
-    uint32_t needs;             /* communications to wait for */
+    uint32_t n_required;             /* communications to wait for */
 } lhi_shard_pass;
 
 /* The plan of one rank. */

@@ -6,27 +6,27 @@
 /* Producer of an input: the stage, and the index of its pass. */
 typedef struct maker {
     uint32_t stage, pass;
-} maker;
+} producer;
 
 /* Buffers for observed iterations. */
-struct lhi_sight {
+struct lhi_iteration_observation {
     const lh_pipeline *pipeline;
     uint32_t n_stages, n_copies;
     bool emulates;
     uint64_t
         *bytes;    /* messages into a chunk: F's, then D's or B's */
-    maker *makers; /* per input */
+    producer *makers; /* per input */
     /* Per replica, the number of each. */
     size_t n_messages, n_passes, n_collectives;
-    lh_seen_message *messages;
-    lh_seen_pass *passes;
-    lh_seen_collective *collectives;
+    lh_observed_message *messages;
+    lh_observed_pass *passes;
+    lh_observed_collective *collectives;
     size_t message_room, pass_room, collective_room;
 };
 
 /* --- construction --- */
 
-static lh_status note_bytes(lhi_sight *s, const lhi_device *device,
+static lh_status record_message_bytes(lhi_iteration_observation *s, const lhi_device *device,
                             lh_error *err)
 {
     uint32_t n = s->pipeline->n_chunks;
@@ -42,28 +42,28 @@ static lh_status note_bytes(lhi_sight *s, const lhi_device *device,
     return LH_OK;
 }
 
-lh_status lhi_sight_make(const lhi_job *job, const lhi_device *device,
-                         lhi_sight **out, lh_error *err)
+lh_status lhi_iteration_observation_make(const lhi_job *job, const lhi_device *device,
+                         lhi_iteration_observation **out, lh_error *err)
 {
-    lhi_sight *s = calloc(1, sizeof *s);
+    lhi_iteration_observation *s = calloc(1, sizeof *s);
     if (!s)
         return lhi_fail_nomem(err);
     s->pipeline = job->pipeline;
     s->n_stages = job->exec->n_ranks;
-    s->n_copies = lhi_grid_copies(&job->grid);
+    s->n_copies = lhi_grid_count_copies(&job->grid);
     s->emulates = job->emulates;
     s->makers = calloc(2 * (size_t)job->exec->n_half, sizeof *s->makers);
     lh_status status =
-        s->makers ? note_bytes(s, device, err) : lhi_fail_nomem(err);
+        s->makers ? record_message_bytes(s, device, err) : lhi_fail_nomem(err);
     if (status != LH_OK) {
-        lhi_sight_free(s);
+        lhi_iteration_observation_free(s);
         return status;
     }
     *out = s;
     return LH_OK;
 }
 
-void lhi_sight_free(lhi_sight *s)
+void lhi_iteration_observation_free(lhi_iteration_observation *s)
 {
     if (!s)
         return;
@@ -76,7 +76,7 @@ void lhi_sight_free(lhi_sight *s)
 }
 
 /* Grows an array to n entries; NULL: out of memory, `at` is unchanged. */
-static void *grown(void *at, size_t *room, size_t n, size_t size)
+static void *grow_array(void *at, size_t *room, size_t n, size_t size)
 {
     if (at && n <= *room)
         return at;
@@ -86,21 +86,21 @@ static void *grown(void *at, size_t *room, size_t n, size_t size)
     return more;
 }
 
-static lh_status make_room(lhi_sight *s, size_t n_passes, size_t n_collectives,
+static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes, size_t n_collectives,
                            lh_error *err)
 {
     size_t n = s->n_messages * s->n_copies;
-    lh_seen_message *messages =
-        grown(s->messages, &s->message_room, n, sizeof *messages);
+    lh_observed_message *messages =
+        grow_array(s->messages, &s->message_room, n, sizeof *messages);
     if (!messages)
         return lhi_fail_nomem(err);
     s->messages = messages;
-    lh_seen_pass *passes =
-        grown(s->passes, &s->pass_room, n_passes, sizeof *passes);
+    lh_observed_pass *passes =
+        grow_array(s->passes, &s->pass_room, n_passes, sizeof *passes);
     if (!passes)
         return lhi_fail_nomem(err);
     s->passes = passes;
-    lh_seen_collective *collectives = grown(s->collectives, &s->collective_room,
+    lh_observed_collective *collectives = grow_array(s->collectives, &s->collective_room,
                                             n_collectives, sizeof *collectives);
     if (!collectives)
         return lhi_fail_nomem(err);
@@ -108,7 +108,7 @@ static lh_status make_room(lhi_sight *s, size_t n_passes, size_t n_collectives,
     return LH_OK;
 }
 
-static uint32_t link_of(const lhi_sight *s, const lh_pass *pass)
+static uint32_t link_of(const lhi_iteration_observation *s, const lh_pass *pass)
 {
     const lh_pipeline *p = s->pipeline;
     return pass->kind == LH_F ? p->forward[pass->chunk - 1].link
@@ -116,7 +116,7 @@ static uint32_t link_of(const lhi_sight *s, const lh_pass *pass)
 }
 
 /* Checks whether the pass's input is a message on a link. */
-static bool takes_link(const lhi_sight *s, const lhi_exec_pass *pass)
+static bool uses_link(const lhi_iteration_observation *s, const lhi_exec_pass *pass)
 {
     return pass->input != LH_NONE && !pass->local_input &&
            link_of(s, &pass->pass) != LH_NONE;
@@ -124,38 +124,38 @@ static bool takes_link(const lhi_sight *s, const lhi_exec_pass *pass)
 
 /* Counts the iteration's messages, passes and collectives, and finds the
  * producers. */
-static lh_status count_all(lhi_sight *s, const lh_exec *x,
-                           const lhi_seen_part *parts, lh_error *err)
+static lh_status count_all(lhi_iteration_observation *s, const lh_exec *x,
+                           const lhi_rank_observation *parts, lh_error *err)
 {
     size_t n_passes = 0, n_collectives = 0;
     s->n_messages = 0;
     for (uint32_t r = 0; r < x->n_ranks; r++) {
         n_passes += x->ranks[r].n_passes;
-        n_collectives += parts[r].head.n_played;
+        n_collectives += parts[r].head.n_collectives;
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
-            s->n_messages += takes_link(s, pass);
+            s->n_messages += uses_link(s, pass);
             if (pass->output != LH_NONE)
-                s->makers[pass->output] = (maker){r, i};
+                s->makers[pass->output] = (producer){r, i};
         }
     }
-    return make_room(s, n_passes, n_collectives, err);
+    return grow_arrays(s, n_passes, n_collectives, err);
 }
 
 /* --- messages --- */
 
-static int64_t later(int64_t a, int64_t b)
+static int64_t max_time(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 /* Fills in one observed message. */
-static void add_message(lhi_sight *s, const lhi_exec_pass *pass,
-                        const lhi_seen_row *row, const lhi_seen_row *from,
-                        lh_seen_message *to)
+static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
+                        const lhi_pass_observation *row, const lhi_pass_observation *from,
+                        lh_observed_message *to)
 {
     bool backward = pass->pass.kind != LH_F;
-    *to = (lh_seen_message){
+    *to = (lh_observed_message){
         .link = link_of(s, &pass->pass),
         .bytes =
             s->bytes[pass->pass.chunk + (backward ? s->pipeline->n_chunks : 0)],
@@ -163,29 +163,29 @@ static void add_message(lhi_sight *s, const lhi_exec_pass *pass,
         .arrived_ns = row->arrived_ns,
     };
     if (pass->in_delegated) /* copies do not belong to the link */
-        to->produced_ns = row->handed_ns;
+        to->produced_ns = row->handed_over_ns;
     /* Handed over after its producer finished: it waited for its receive. */
-    else if (row->handed_ns > from->free_ns)
-        to->posted_ns = row->handed_ns;
-    to->entered_ns = later(row->began_ns, later(row->handed_ns, from->free_ns));
+    else if (row->handed_over_ns > from->free_ns)
+        to->posted_ns = row->handed_over_ns;
+    to->entered_ns = max_time(row->transfer_start_ns, max_time(row->handed_over_ns, from->free_ns));
 }
 
-static void add_messages(lhi_sight *s, const lh_exec *x,
-                         const lhi_seen_part *parts, lh_seen_message *to)
+static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
+                         const lhi_rank_observation *parts, lh_observed_message *to)
 {
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
-            if (!takes_link(s, pass))
+            if (!uses_link(s, pass))
                 continue;
-            const maker *m = &s->makers[pass->input];
+            const producer *m = &s->makers[pass->input];
             add_message(s, pass, &parts[r].rows[i],
                         &parts[m->stage].rows[m->pass], to++);
         }
 }
 
 /* Checks whether all ranks read the same clock. */
-static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
+static bool reads_one_clock(const lhi_iteration_observation *s, const lhi_rank_observation *parts)
 {
     for (uint32_t r = 1; r < s->n_stages * s->n_copies; r++)
         if (parts[r].head.clock != parts[0].head.clock)
@@ -193,17 +193,17 @@ static bool reads_one_clock(const lhi_sight *s, const lhi_seen_part *parts)
     return true;
 }
 
-static lh_status merge_messages(lhi_sight *s, const lh_exec *x,
-                                const lhi_seen_part *parts, lh_error *err)
+static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
+                                const lhi_rank_observation *parts, lh_error *err)
 {
     uint32_t n = reads_one_clock(s, parts) ? s->n_copies : 1;
     for (uint32_t q = 0; q < n; q++) {
-        lh_seen_message *of = s->messages + q * s->n_messages;
+        lh_observed_message *of = s->messages + q * s->n_messages;
         add_messages(s, x, parts + (size_t)q * s->n_stages, of);
         if (!s->emulates)
-            LHI_TRY(lh_seen_settle(s->pipeline, s->n_messages, of, err));
+            LHI_TRY(lh_observation_estimate_entry(s->pipeline, s->n_messages, of, err));
         for (size_t i = 0; q > 0 && i < s->n_messages; i++) {
-            lh_seen_message *slowest = &s->messages[i];
+            lh_observed_message *slowest = &s->messages[i];
             if (of[i].arrived_ns - of[i].entered_ns >
                 slowest->arrived_ns - slowest->entered_ns)
                 *slowest = of[i];
@@ -214,17 +214,17 @@ static lh_status merge_messages(lhi_sight *s, const lh_exec *x,
 
 /* --- passes and collectives --- */
 
-static void merge_passes(lhi_sight *s, const lh_exec *x,
-                         const lhi_seen_part *parts)
+static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
+                         const lhi_rank_observation *parts)
 {
-    lh_seen_pass *to = s->passes;
+    lh_observed_pass *to = s->passes;
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++, to++) {
-            *to = (lh_seen_pass){x->ranks[r].passes[i].pass, 0};
+            *to = (lh_observed_pass){x->ranks[r].passes[i].pass, 0};
             for (uint32_t q = 0; q < s->n_copies; q++) {
-                const lhi_seen_row *row =
+                const lhi_pass_observation *row =
                     &parts[(size_t)q * s->n_stages + r].rows[i];
-                to->ns = later(to->ns, row->ended_ns - row->could_ns);
+                to->ns = max_time(to->ns, row->ended_ns - row->ready_ns);
             }
         }
     s->n_passes = (size_t)(to - s->passes);
@@ -233,29 +233,29 @@ static void merge_passes(lhi_sight *s, const lh_exec *x,
 /* Takes collectives of whole chunks; all replicas take part in each. Skips
  * parts of chunks, which elastic pipelines gather and reduce between passes,
  * since the monitor models chunks only. */
-static void take_collectives(lhi_sight *s, const lhi_seen_part *parts)
+static void take_collectives(lhi_iteration_observation *s, const lhi_rank_observation *parts)
 {
     s->n_collectives = 0;
     for (uint32_t r = 0; r < s->n_stages; r++)
-        for (uint32_t i = 0; i < parts[r].head.n_played; i++) {
-            const lhi_played *x = &parts[r].played[i];
+        for (uint32_t i = 0; i < parts[r].head.n_collectives; i++) {
+            const lhi_collective_record *x = &parts[r].collectives[i];
             if (x->op != LH_NONE || x->chunk >= s->pipeline->n_chunks)
                 continue;
             s->collectives[s->n_collectives++] =
-                (lh_seen_collective){x->chunk, x->is_reduce_scatter,
-                                     later(x->arrive_ns - x->depart_ns, 0)};
+                (lh_observed_collective){x->chunk, x->is_reduce_scatter,
+                                     max_time(x->arrive_ns - x->depart_ns, 0)};
         }
 }
 
-lh_status lhi_sight_merge(lhi_sight *s, const lh_exec *exec,
-                          const lhi_seen_part *parts, uint64_t step,
-                          lh_seen *out, lh_error *err)
+lh_status lhi_iteration_observation_merge(lhi_iteration_observation *s, const lh_exec *exec,
+                          const lhi_rank_observation *parts, uint64_t step,
+                          lh_observation *out, lh_error *err)
 {
     LHI_TRY(count_all(s, exec, parts, err));
     LHI_TRY(merge_messages(s, exec, parts, err));
     merge_passes(s, exec, parts);
     take_collectives(s, parts);
-    *out = (lh_seen){.size = sizeof *out,
+    *out = (lh_observation){.size = sizeof *out,
                      .step = step,
                      .n_messages = s->n_messages,
                      .n_passes = s->n_passes,
@@ -266,7 +266,7 @@ lh_status lhi_sight_merge(lhi_sight *s, const lh_exec *exec,
     return LH_OK;
 }
 
-bool lhi_sight_clocks(const lhi_seen_part *parts, uint32_t n_devices,
+bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts, uint32_t n_devices,
                       uint32_t *clocks)
 {
     uint32_t n = 0;
@@ -280,7 +280,7 @@ bool lhi_sight_clocks(const lhi_seen_part *parts, uint32_t n_devices,
 }
 
 /* Scales a duration from the current pipeline to the initial one. */
-static int64_t as_first(int64_t ns, int64_t first_ns, int64_t now_ns)
+static int64_t scale_to_initial(int64_t ns, int64_t first_ns, int64_t now_ns)
 {
     return now_ns > 0 ? (int64_t)((double)ns * (double)first_ns /
                                       (double)now_ns +
@@ -288,21 +288,21 @@ static int64_t as_first(int64_t ns, int64_t first_ns, int64_t now_ns)
                       : ns;
 }
 
-void lhi_sight_with_first_layers(lhi_sight *s, const lh_pipeline *now)
+void lhi_iteration_observation_scale_layers(lhi_iteration_observation *s, const lh_pipeline *now)
 {
     for (size_t i = 0; i < s->n_passes; i++) {
-        lh_seen_pass *p = &s->passes[i];
+        lh_observed_pass *p = &s->passes[i];
         uint32_t c = p->pass.chunk;
-        p->ns = as_first(p->ns, lhi_pass_time(&s->pipeline->chunks[c], &p->pass),
-                         lhi_pass_time(&now->chunks[c], &p->pass));
+        p->ns = scale_to_initial(p->ns, lhi_pass_duration(&s->pipeline->chunks[c], &p->pass),
+                         lhi_pass_duration(&now->chunks[c], &p->pass));
     }
     for (size_t i = 0; i < s->n_collectives; i++) {
-        lh_seen_collective *x = &s->collectives[i];
+        lh_observed_collective *x = &s->collectives[i];
         const lh_chunk *a = &s->pipeline->chunks[x->chunk];
         const lh_chunk *b = &now->chunks[x->chunk];
         bool scatters = x->is_reduce_scatter;
         int64_t rest = x->ns > a->dp_latency_ns ? a->dp_latency_ns : 0;
-        x->ns = rest + as_first(x->ns - rest,
+        x->ns = rest + scale_to_initial(x->ns - rest,
                                 scatters ? a->reduce_scatter_ns
                                          : a->all_gather_ns,
                                 scatters ? b->reduce_scatter_ns

@@ -14,7 +14,7 @@ static lh_status send_bytes(lhi_net *net, uint32_t to, uint64_t tag,
     lhi_net_op op = {0};
     LHI_TRY(lhi_net_send(net, to, tag, data, size, LHI_NET_NO_LINK,
                          lhi_now_ns(), LHI_NET_NO_TURN, &op, err));
-    return lhi_net_wait_unless(net, &op, stop, err);
+    return lhi_net_wait_or_stop(net, &op, stop, err);
 }
 
 static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
@@ -23,11 +23,11 @@ static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
 {
     lhi_net_op op = {0};
     LHI_TRY(lhi_net_receive(net, from, tag, data, size, &op, err));
-    return lhi_net_wait_unless(net, &op, stop, err);
+    return lhi_net_wait_or_stop(net, &op, stop, err);
 }
 
 /* Each entry is filled by one rank, so the order of addition is irrelevant. */
-lh_status lhi_sum_ranks(lhi_net *net, uint64_t turn, double *values, size_t n,
+lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values, size_t n,
                         const lhi_net_stop *stop, lh_error *err)
 {
     uint64_t up = lhi_tag(LHI_TAG_SUM, turn, 0);
@@ -51,7 +51,7 @@ lh_status lhi_sum_ranks(lhi_net *net, uint64_t turn, double *values, size_t n,
     return status;
 }
 
-lh_status lhi_text_to_first(lhi_net *net, uint32_t from, uint64_t turn,
+lh_status lhi_send_text_to_root(lhi_net *net, uint32_t from, uint64_t turn,
                             char *text, size_t size, const lhi_net_stop *stop,
                             lh_error *err)
 {

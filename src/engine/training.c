@@ -9,17 +9,17 @@
 
 /* --- step --- */
 
-void lhi_training_begin(lhi_training *t, uint64_t step)
+void lhi_training_begin_step(lhi_training *t, uint64_t step)
 {
     if (t->sharded)
-        lhi_shards_begin(t->sharded, step);
-    if (t->layered)
-        lhi_layered_begin(t->layered, step);
+        lhi_elastic_sharding_begin_step(t->sharded, step);
+    if (t->fsdp)
+        lhi_fsdp_begin_step(t->fsdp, step);
     pthread_mutex_lock(&t->lock);
     t->step = step;
     t->round++;
-    t->round_gathers = !t->whole;
-    t->n_scattered = t->n_played = 0;
+    t->round_gathers = !t->is_gathered;
+    t->n_scattered = t->n_collectives = 0;
     t->begin_ns = t->data_free_ns = lhi_now_ns();
     t->last_ns = 0;
     memset(t->gathered, 0, t->o.exec->n_chunks * sizeof *t->gathered);
@@ -28,7 +28,7 @@ void lhi_training_begin(lhi_training *t, uint64_t step)
     pthread_mutex_unlock(&t->lock);
 }
 
-void lhi_training_take_times(lhi_training *t, const lh_pipeline *pipeline)
+void lhi_training_set_times(lhi_training *t, const lh_pipeline *pipeline)
 {
     pthread_mutex_lock(&t->lock);
     memcpy(t->times, pipeline->chunks,
@@ -39,9 +39,9 @@ void lhi_training_take_times(lhi_training *t, const lh_pipeline *pipeline)
 static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
     if (t->sharded)
-        return lhi_shards_end(t->sharded, err);
-    if (t->layered)
-        return lhi_layered_end(t->layered, err);
+        return lhi_elastic_sharding_end_step(t->sharded, err);
+    if (t->fsdp)
+        return lhi_fsdp_end_step(t->fsdp, err);
     if (!t->has_thread) {
         int64_t ready_ns = 0;
         for (uint32_t i = 0; i < t->n_mine; i++)
@@ -82,11 +82,11 @@ static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
 /* Exchanges the gradients of a tied embedding. */
 static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 {
-    lhi_train_pair pair = lhi_train_tied(t->train);
+    lhi_train_tied_pair pair = lhi_train_get_tied_pair(t->train);
     if (pair.n == 0)
         return LH_OK;
-    uint32_t peer = lhi_seats_host(
-        t->o.seats, t->o.place - t->o.stage +
+    uint32_t peer = lhi_rank_assignment_find_rank(
+        t->o.assignment, t->o.place - t->o.stage +
                         t->o.exec->chunk_ranks[pair.other_chunk]);
     return exchange(t, peer, turn, pair.mine, pair.theirs,
                     pair.n * sizeof *pair.mine, err);
@@ -94,7 +94,7 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 
 /* Sums the ranks' tallies from lhi_train_tally() or, in validation steps,
  * lhi_train_validation_tally(). */
-static lh_status take_tally(lhi_training *t, uint64_t turn,
+static lh_status sum_tally(lhi_training *t, uint64_t turn,
                             lh_status (*fill)(lhi_train *, double *,
                                               lh_error *),
                             double **out, lh_error *err)
@@ -105,7 +105,7 @@ static lh_status take_tally(lhi_training *t, uint64_t turn,
         return lhi_fail_nomem(err);
     lh_status status = fill(t->train, tally, err);
     if (status == LH_OK)
-        status = lhi_sum_ranks(t->o.net, turn, tally, n, NULL, err);
+        status = lhi_all_reduce_sum(t->o.net, turn, tally, n, NULL, err);
     if (status != LH_OK) {
         free(tally);
         return status;
@@ -114,26 +114,26 @@ static lh_status take_tally(lhi_training *t, uint64_t turn,
     return LH_OK;
 }
 
-lh_status lhi_training_end(lhi_training *t, uint64_t turn,
+lh_status lhi_training_end_step(lhi_training *t, uint64_t turn,
                            lhi_train_report *report, lh_error *err)
 {
     double *tally;
     LHI_TRY(await_scatters(t, err));
     LHI_TRY(exchange_tied(t, turn, err));
-    LHI_TRY(take_tally(t, turn, lhi_train_tally, &tally, err));
+    LHI_TRY(sum_tally(t, turn, lhi_train_tally, &tally, err));
     lh_status status = lhi_train_update(t->train, tally, report, err);
     free(tally);
-    t->whole = false;
+    t->is_gathered = false;
     return status;
 }
 
-lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
+lh_status lhi_training_gather_values(lhi_training *t, uint64_t turn, lh_error *err)
 {
     if (t->sharded)
-        return lhi_shards_gather(t->sharded, turn, err);
-    if (t->layered)
-        return lhi_layered_gather(t->layered, turn, err);
-    if (t->whole)
+        return lhi_elastic_sharding_gather_values(t->sharded, turn, err);
+    if (t->fsdp)
+        return lhi_fsdp_gather_values(t->fsdp, turn, err);
+    if (t->is_gathered)
         return LH_OK;
     for (uint32_t i = 0; i < t->n_mine; i++) {
         int64_t ready_ns = 0;
@@ -142,16 +142,16 @@ lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
                                           &ready_ns, err));
         lhi_train_gathered(t->train, t->gathers[i]);
     }
-    t->whole = true;
+    t->is_gathered = true;
     return LH_OK;
 }
 
-lh_status lhi_training_validated(lhi_training *t, uint64_t turn, double *loss,
+lh_status lhi_training_end_validation(lhi_training *t, uint64_t turn, double *loss,
                                  lh_error *err)
 {
     double *tally;
-    LHI_TRY(take_tally(t, turn, lhi_train_validation_tally, &tally, err));
-    lh_status status = lhi_train_validated(t->train, tally, loss, err);
+    LHI_TRY(sum_tally(t, turn, lhi_train_validation_tally, &tally, err));
+    lh_status status = lhi_train_reduce_validation(t->train, tally, loss, err);
     free(tally);
     return status;
 }
@@ -170,15 +170,15 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
     LHI_TRY(lhi_net_barrier(t->o.net, &all, lhi_tag(LHI_TAG_BARRIER, turn, 0),
                             NULL, err));
     LHI_TRY(lhi_train_save_part(t->train, &t->checkpoint, sums, err));
-    LHI_TRY(lhi_sum_ranks(t->o.net, turn, sums, n, NULL, err));
+    LHI_TRY(lhi_all_reduce_sum(t->o.net, turn, sums, n, NULL, err));
     return leads ? lhi_train_save_end(t->train, &t->checkpoint, sums, err)
                  : LH_OK;
 }
 
 lh_status lhi_training_save(lhi_training *t, uint64_t turn, lh_error *err)
 {
-    LHI_TRY(lhi_training_gather(t, turn, err));
-    size_t n = lhi_train_sums_size(t->train);
+    LHI_TRY(lhi_training_gather_values(t, turn, err));
+    size_t n = lhi_train_count_checksums(t->train);
     double *sums = calloc(n + 1, sizeof *sums);
     if (!sums)
         return lhi_fail_nomem(err);
@@ -191,7 +191,7 @@ lh_status lhi_training_save(lhi_training *t, uint64_t turn, lh_error *err)
 
 /* --- accessors --- */
 
-lhi_train *lhi_training_train(lhi_training *t)
+lhi_train *lhi_training_state(lhi_training *t)
 {
     return t->train;
 }
@@ -199,7 +199,7 @@ lhi_train *lhi_training_train(lhi_training *t)
 /* Only one of them holds the folder lock. */
 void lhi_training_take_over(lhi_training *t, lhi_training *before)
 {
-    lhi_train_go_on(t->train, lhi_train_step(before->train));
+    lhi_train_set_step(t->train, lhi_train_step(before->train));
     t->folder_lock = before->folder_lock;
     t->checkpoint.lock = t->folder_lock;
     before->folder_lock = NULL;
@@ -210,28 +210,28 @@ const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)
     return &t->hooks;
 }
 
-const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
+const lhi_collective_record *lhi_training_collectives(const lhi_training *t, uint32_t *n)
 {
     if (t->sharded)
-        return lhi_shards_played(t->sharded, n);
-    if (t->layered)
-        return lhi_layered_played(t->layered, n);
-    *n = t->n_played;
-    return t->played;
+        return lhi_elastic_sharding_collectives(t->sharded, n);
+    if (t->fsdp)
+        return lhi_fsdp_collectives(t->fsdp, n);
+    *n = t->n_collectives;
+    return t->collectives;
 }
 
-const int64_t *lhi_training_waited(const lhi_training *t)
+const int64_t *lhi_training_wait_times(const lhi_training *t)
 {
-    return t->layered ? lhi_layered_waited(t->layered) : NULL;
+    return t->fsdp ? lhi_fsdp_wait_times(t->fsdp) : NULL;
 }
 
-void lhi_training_held(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])
+void lhi_training_add_memory(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])
 {
-    lhi_train_held(t->train, bytes);
+    lhi_train_add_memory(t->train, bytes);
     if (t->sharded)
-        lhi_shards_held(t->sharded, bytes);
-    if (t->layered)
-        lhi_layered_held(t->layered, bytes);
+        lhi_elastic_sharding_add_memory(t->sharded, bytes);
+    if (t->fsdp)
+        lhi_fsdp_add_memory(t->fsdp, bytes);
 }
 
 uint64_t lhi_training_step(const lhi_training *t)

@@ -30,10 +30,10 @@ typedef struct lhi_training_options {
     lhi_remarks remarks;      /* rank 0 */
     const lhi_net_stop *stop; /* rank 0: may end lhi_training_make() */
     /* Borrowed; NULL: as at the start. */
-    const lhi_seats *seats;
+    const lhi_rank_assignment *assignment;
     /* Values are migrated from another training through lhi_training_state(),
      * before lhi_training_take_over(): construction waits for no other rank. */
-    bool moves;
+    bool is_migrated;
 } lhi_training_options;
 
 /* Makes the training. Collective: resuming ranks agree on a checkpoint. Rank 0
@@ -47,7 +47,7 @@ void lhi_training_free(lhi_training *training); /* NULL is fine */
 /* Returns the hooks for the rank's passes; valid as long as `training`. */
 const lhi_rank_hooks *lhi_training_hooks(lhi_training *training);
 /* Returns this rank's part of the training state. */
-lhi_train *lhi_training_train(lhi_training *training);
+lhi_train *lhi_training_state(lhi_training *training);
 /* Continues where `before` ended, whose state has been migrated; `before` must
  * only be freed afterwards. */
 void lhi_training_take_over(lhi_training *training, lhi_training *before);
@@ -55,36 +55,36 @@ void lhi_training_take_over(lhi_training *training, lhi_training *before);
 uint64_t lhi_training_step(const lhi_training *training);
 
 /* Adds the bytes beside the device's to bytes[]. */
-void lhi_training_held(const lhi_training *training,
+void lhi_training_add_memory(const lhi_training *training,
                        int64_t bytes[LH_N_MEMORY_KINDS]);
 
 /* Switches between steps to `exec`, for the same pipeline, which orders the
  * collectives. */
-void lhi_training_reschedule(lhi_training *training, const lh_exec *exec);
+void lhi_training_set_plan(lhi_training *training, const lh_exec *exec);
 
 /* Sets emulated collectives to the times in `pipeline`, which has the same
  * chunks; between steps. */
-void lhi_training_take_times(lhi_training *training,
+void lhi_training_set_times(lhi_training *training,
                              const lh_pipeline *pipeline);
 
 /* Starts a step, before its passes. */
-void lhi_training_begin(lhi_training *training, uint64_t step);
+void lhi_training_begin_step(lhi_training *training, uint64_t step);
 /* Ends a step after its passes: reduces, clips, updates. */
-lh_status lhi_training_end(lhi_training *training, uint64_t turn,
+lh_status lhi_training_end_step(lhi_training *training, uint64_t turn,
                            lhi_train_report *report, lh_error *err);
 /* Returns the last step's all-gathers and reduce-scatters, one record each, on
  * the real clock or as emulated. Valid until the next step; none with one
  * replica. */
-const lhi_played *lhi_training_played(const lhi_training *training,
+const lhi_collective_record *lhi_training_collectives(const lhi_training *training,
                                       uint32_t *n);
 /* Returns the wait time inside each pass of the last step for gathers and
  * scatters, in ns; NULL: passes do not wait. */
-const int64_t *lhi_training_waited(const lhi_training *training);
+const int64_t *lhi_training_wait_times(const lhi_training *training);
 /* Gathers all values between steps; valid until the next update. */
-lh_status lhi_training_gather(lhi_training *training, uint64_t turn,
+lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
                               lh_error *err);
 /* Ends a validation step after its passes; returns the loss. */
-lh_status lhi_training_validated(lhi_training *training, uint64_t turn,
+lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,
                                  double *loss, lh_error *err);
 /* Saves a checkpoint. Collective. */
 lh_status lhi_training_save(lhi_training *training, uint64_t turn,

@@ -9,8 +9,8 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 }
 
 /* Chunk numbers in tags; the experts' follow the others. */
-static uint32_t number_of(const lhi_training *t, uint32_t chunk,
-                          lhi_train_lot_kind lot)
+static uint32_t chunk_number(const lhi_training *t, uint32_t chunk,
+                          lhi_train_bucket_kind lot)
 {
     return chunk + lot * t->o.exec->n_chunks;
 }
@@ -18,9 +18,9 @@ static uint32_t number_of(const lhi_training *t, uint32_t chunk,
 /* After all chunk numbers. */
 static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 {
-    uint32_t first = 2 * LHI_N_TRAIN_LOTS * t->o.exec->n_chunks;
-    uint32_t each = lhi_site_sum_tags(&t->group);
-    uint32_t experts = lhi_site_sum_tags(&t->experts);
+    uint32_t first = 2 * LHI_N_TRAIN_BUCKETS * t->o.exec->n_chunks;
+    uint32_t each = lhi_site_count_sum_tags(&t->group);
+    uint32_t experts = lhi_site_count_sum_tags(&t->experts);
     each = each > experts ? each : experts;
     return lhi_tag(LHI_TAG_DATA, step,
                    (first + each * number) * LHI_NET_TAGS);
@@ -29,27 +29,27 @@ static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 /* Sums over sites with the same sharding. `room`: the bucket's array, unused by
  * then. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
-                           lhi_train_lot_kind lot, float *room,
+                           lhi_train_bucket_kind lot, float *room,
                            int64_t *ready_ns, lh_error *err)
 {
-    const bool most = lot == LHI_LOT_MOST;
+    const bool most = lot == LHI_BUCKET_DEFAULT;
     const lhi_site_sums sites = {t->o.net, most ? &t->group : &t->experts,
                                  most ? &t->across : &t->expert_across,
-                                 t->o.model->leaders};
+                                 t->o.model->reduce_by_leaders};
     size_t n;
-    float *sums = lhi_train_sums(t->train, chunk, lot, &n);
+    float *sums = lhi_train_get_sums(t->train, chunk, lot, &n);
     return lhi_sum_sites(&sites, sums, n, room,
-                         sum_tag(t, step, number_of(t, chunk, lot)), ready_ns,
+                         sum_tag(t, step, chunk_number(t, chunk, lot)), ready_ns,
                          err);
 }
 
 /* The all-gather and reduce-scatter raise *ready_ns, if the clock is shared,
  * from this rank's ready time to that of all replicas. */
-static lh_status gather_lot(lhi_training *t, uint64_t step, uint32_t chunk,
-                            lhi_train_lot_kind lot, int64_t *ready_ns,
+static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
+                            lhi_train_bucket_kind lot, int64_t *ready_ns,
                             lh_error *err)
 {
-    lhi_net_group group = lot == LHI_LOT_MOST ? t->group : t->experts;
+    lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
     float *values;
     size_t n;
     group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
@@ -57,7 +57,7 @@ static lh_status gather_lot(lhi_training *t, uint64_t step, uint32_t chunk,
     if (n == 0)
         return LH_OK;
     return lhi_net_all_gather(t->o.net, &group,
-                              data_tag(step, number_of(t, chunk, lot), false),
+                              data_tag(step, chunk_number(t, chunk, lot), false),
                               values, n, sizeof *values, err);
 }
 
@@ -65,17 +65,17 @@ lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
                                     uint32_t chunk, int64_t *ready_ns,
                                     lh_error *err)
 {
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
-        LHI_TRY(gather_lot(t, step, chunk, (lhi_train_lot_kind)i, ready_ns,
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
+        LHI_TRY(gather_bucket(t, step, chunk, (lhi_train_bucket_kind)i, ready_ns,
                            err));
     return LH_OK;
 }
 
-static lh_status scatter_lot(lhi_training *t, uint64_t step, uint32_t chunk,
-                             lhi_train_lot_kind lot, const float **values,
+static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
+                             lhi_train_bucket_kind lot, const float **values,
                              int64_t *ready_ns, lh_error *err)
 {
-    lhi_net_group group = lot == LHI_LOT_MOST ? t->group : t->experts;
+    lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
     float *out;
     size_t n;
     group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
@@ -83,7 +83,7 @@ static lh_status scatter_lot(lhi_training *t, uint64_t step, uint32_t chunk,
     if (n == 0)
         return LH_OK;
     return lhi_net_reduce_scatter(
-        t->o.net, &group, data_tag(step, number_of(t, chunk, lot), true),
+        t->o.net, &group, data_tag(step, chunk_number(t, chunk, lot), true),
         *values, n, out, err);
 }
 
@@ -92,10 +92,10 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      lh_error *err)
 {
     int64_t *ready = t->o.shared_clock ? ready_ns : NULL;
-    for (uint32_t i = LHI_N_TRAIN_LOTS; i-- > 0;) {
-        lhi_train_lot_kind lot = (lhi_train_lot_kind)i;
+    for (uint32_t i = LHI_N_TRAIN_BUCKETS; i-- > 0;) {
+        lhi_train_bucket_kind lot = (lhi_train_bucket_kind)i;
         const float *values;
-        LHI_TRY(scatter_lot(t, step, chunk, lot, &values, ready_ns, err));
+        LHI_TRY(scatter_bucket(t, step, chunk, lot, &values, ready_ns, err));
         LHI_TRY(sum_sites(t, step, chunk, lot, (float *)(uintptr_t)values,
                           ready, err));
     }
@@ -107,7 +107,7 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 /* Records a completed collective that all replicas were ready for at
  * `ready_ns`: as measured, or as emulated on the stage's serial data-parallel
  * link. Returns its arrival. Called with the lock held. */
-static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
+static int64_t record_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
                                int64_t ready_ns)
 {
     const lh_chunk *c = &t->times[chunk];
@@ -120,7 +120,7 @@ static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
         t->data_free_ns = sent;
     }
     int64_t arrive = sent + latency;
-    t->played[t->n_played++] = (lhi_played){
+    t->collectives[t->n_collectives++] = (lhi_collective_record){
         chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive, 0};
     if (arrive > t->last_ns)
         t->last_ns = arrive;
@@ -138,7 +138,7 @@ static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
         int64_t ready_ns = t->begin_ns;
         LHI_TRY(lhi_training_gather_chunk(t, step, chunk, &ready_ns, &t->err));
         pthread_mutex_lock(&t->lock);
-        t->arrive_ns[chunk] = date_collective(t, chunk, false, ready_ns);
+        t->arrive_ns[chunk] = record_collective(t, chunk, false, ready_ns);
         t->gathered[chunk] = true;
         pthread_cond_broadcast(&t->changed);
         pthread_mutex_unlock(&t->lock);
@@ -155,7 +155,7 @@ static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
             return lhi_fail(&t->err, LH_ECANCELED, "stopped");
         LHI_TRY(lhi_training_scatter_chunk(t, step, chunk, &ready_ns, &t->err));
         pthread_mutex_lock(&t->lock);
-        date_collective(t, chunk, true, ready_ns);
+        record_collective(t, chunk, true, ready_ns);
         t->n_scattered++;
         pthread_cond_broadcast(&t->changed);
         pthread_mutex_unlock(&t->lock);

@@ -17,7 +17,7 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
 {
     lhi_training *t = of;
     lh_status status = LH_OK;
-    if (t->whole)
+    if (t->is_gathered)
         return LH_OK;
     if (t->has_thread) {
         pthread_mutex_lock(&t->lock);
@@ -39,18 +39,18 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
 static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
 {
     lhi_training *t = of;
-    return t->layered ? lhi_layered_pass(t->layered, i, kind, err)
-                      : lhi_shards_pass(t->sharded, i, kind, err);
+    return t->fsdp ? lhi_fsdp_prepare_pass(t->fsdp, i, kind, err)
+                      : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
 }
 
 /* Gathers slices at the first of this device's ranks that hold the same tensors
  * or slices of them. */
-static lh_status collect(void *of, lhi_train_lot_kind lot, const float *mine,
+static lh_status collect(void *of, lhi_train_bucket_kind lot, const float *mine,
                          size_t n, float *all, const size_t *gets,
                          lh_error *err)
 {
     lhi_training *t = of;
-    lhi_group *group = t->copies[lot];
+    lhi_group *group = t->slice_groups[lot];
     uint32_t copies = lhi_group_n_ranks(group);
     size_t *sizes = calloc(2 * (size_t)copies, sizeof *sizes);
     if (!sizes)
@@ -68,10 +68,10 @@ static lh_status collect(void *of, lhi_train_lot_kind lot, const float *mine,
 static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
 {
     lhi_training *t = of;
-    if (t->layered)
-        return lhi_layered_show(t->layered, chunk, tensor, err);
+    if (t->fsdp)
+        return lhi_fsdp_gather_tensor(t->fsdp, chunk, tensor, err);
     return tensor == 0 || tensor == LH_NONE
-               ? lhi_shards_show(t->sharded, chunk, tensor == 0, err)
+               ? lhi_elastic_sharding_gather_chunk(t->sharded, chunk, tensor == 0, err)
                : LH_OK;
 }
 
@@ -89,14 +89,14 @@ static void last(void *of, uint32_t chunk)
 /* --- construction --- */
 
 /* Each chunk is in both lists once in any order, so their size suffices. */
-void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
+void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
 {
     const lhi_exec_rank *program = &exec->ranks[t->o.stage];
     uint32_t gathers = 0, scatters = 0;
-    if (t->layered)
-        lhi_layered_reschedule(t->layered, exec);
+    if (t->fsdp)
+        lhi_fsdp_set_plan(t->fsdp, exec);
     if (t->sharded)
-        lhi_shards_reschedule(t->sharded, exec);
+        lhi_elastic_sharding_set_plan(t->sharded, exec);
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
@@ -119,20 +119,20 @@ static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
 /* Lists the expert group, if it differs from the group for other tensors. */
 static void list_experts(lhi_training *t)
 {
-    uint32_t all[LHI_NET_MOST_RANKS];
-    if (!lhi_experts_apart(t->o.model, t->o.grid))
+    uint32_t all[LHI_NET_MAX_RANKS];
+    if (!lhi_has_disjoint_expert_groups(t->o.model, t->o.grid))
         return;
-    t->same = lhi_grid_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
-    t->n_same = lhi_grid_size(t->o.grid, LHI_GRID_EXPERT_DATA);
-    for (uint32_t k = 0; k < t->n_same; k++) {
+    t->expert_member = lhi_grid_find_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
+    t->n_expert_members = lhi_grid_group_size(t->o.grid, LHI_GRID_EXPERT_DATA);
+    for (uint32_t k = 0; k < t->n_expert_members; k++) {
         const lhi_shard_groups its =
-            lhi_expert_groups_of(t->o.model, t->o.grid, all[k]);
+            lhi_expert_shard_groups_find(t->o.model, t->o.grid, all[k]);
         t->expert_shard_of[k] = its.site > 0 ? UINT32_MAX : its.shard;
-        all[k] = lhi_seats_host(t->o.seats, all[k]);
+        all[k] = lhi_rank_assignment_find_rank(t->o.assignment, all[k]);
     }
     const lhi_shard_groups of =
-        lhi_expert_groups_of(t->o.model, t->o.grid, t->o.place);
-    lhi_expert_members(t->o.model, t->o.grid, t->o.place, all, t->expert_ranks,
+        lhi_expert_shard_groups_find(t->o.model, t->o.grid, t->o.place);
+    lhi_expert_shard_groups_list_members(t->o.model, t->o.grid, t->o.place, all, t->expert_ranks,
                        t->expert_across_ranks);
     t->expert_shards = of;
     t->experts = group_at(of.n_shards, of.shard, t->expert_ranks);
@@ -141,17 +141,17 @@ static void list_experts(lhi_training *t)
 
 static void list_groups(lhi_training *t)
 {
-    lhi_grid_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
+    lhi_grid_find_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
     for (uint32_t k = 0; k < t->o.n_replicas; k++)
-        t->all_ranks[k] = lhi_seats_host(t->o.seats, t->all_ranks[k]);
-    t->shards = lhi_shard_groups_of(t->o.model, t->o.n_replicas, t->o.stage,
+        t->all_ranks[k] = lhi_rank_assignment_find_rank(t->o.assignment, t->all_ranks[k]);
+    t->shards = lhi_shard_groups_find(t->o.model, t->o.n_replicas, t->o.stage,
                                     t->o.replica);
     for (uint32_t k = 0; k < t->o.n_replicas; k++) {
-        const lhi_shard_groups of = lhi_shard_groups_of(
+        const lhi_shard_groups of = lhi_shard_groups_find(
             t->o.model, t->o.n_replicas, t->o.stage, k);
         t->shard_of[k] = of.site > 0 ? UINT32_MAX : of.shard;
     }
-    lhi_shard_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
+    lhi_shard_groups_list_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
                       t->all_ranks, t->group_ranks, t->across_ranks);
     t->group =
         group_at(t->shards.n_shards, t->shards.shard, t->group_ranks);
@@ -169,35 +169,35 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->ended = calloc(x->n_chunks, sizeof *t->ended);
     t->ended_ns = calloc(x->n_chunks, sizeof *t->ended_ns);
     t->arrive_ns = calloc(x->n_chunks, sizeof *t->arrive_ns);
-    t->played = calloc(2 * (size_t)x->n_chunks, sizeof *t->played);
+    t->collectives = calloc(2 * (size_t)x->n_chunks, sizeof *t->collectives);
     t->times = calloc(x->n_chunks, sizeof *t->times);
     t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
     t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
     t->shard_of = calloc(t->o.n_replicas, sizeof *t->shard_of);
     t->expert_ranks =
-        calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_ranks);
+        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_ranks);
     t->expert_shard_of =
-        calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_shard_of);
+        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_shard_of);
     t->expert_across_ranks =
-        calloc(lhi_grid_copies(t->o.grid), sizeof *t->expert_across_ranks);
+        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_across_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
-        !t->times || !t->ended_ns || !t->arrive_ns || !t->played || !t->all_ranks ||
+        !t->times || !t->ended_ns || !t->arrive_ns || !t->collectives || !t->all_ranks ||
         !t->group_ranks || !t->across_ranks || !t->shard_of ||
         !t->expert_ranks || !t->expert_across_ranks || !t->expert_shard_of)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
-    lhi_training_reschedule(t, x);
-    lhi_training_take_times(t, t->o.pipeline);
+    lhi_training_set_plan(t, x);
+    lhi_training_set_times(t, t->o.pipeline);
     list_groups(t);
     return LH_OK;
 }
 
 static bool shards(const lhi_training *t)
 {
-    return t->o.n_replicas > 1 && lhi_is_staged(t->o.pipeline, t->o.model);
+    return t->o.n_replicas > 1 && lhi_has_pass_collectives(t->o.pipeline, t->o.model);
 }
 
 static lhi_train_options train_options(const lhi_training *t)
@@ -212,14 +212,14 @@ static lhi_train_options train_options(const lhi_training *t)
     with.n_replicas = t->o.n_replicas;
     with.shard = t->shards.shard;
     with.n_shards = t->shards.n_shards;
-    with.follows = t->shards.site > 0;
+    with.is_follower = t->shards.site > 0;
     with.shard_of = t->shard_of;
     with.balance_bias = m->balance_bias;
-    with.n_expert_replicas = t->n_same;
-    with.expert_replica = t->same;
+    with.n_expert_replicas = t->n_expert_members;
+    with.expert_replica = t->expert_member;
     with.n_expert_shards = t->expert_shards.n_shards;
     with.expert_shard = t->expert_shards.shard;
-    with.expert_follows = t->expert_shards.site > 0;
+    with.is_expert_follower = t->expert_shards.site > 0;
     with.expert_shard_of = t->expert_shard_of;
     if (!isnan(m->rate)) {
         with.rate = m->rate;
@@ -236,14 +236,14 @@ static lhi_train_options train_options(const lhi_training *t)
     with.delayed = m->delayed_update;
     with.n_tensor = t->o.grid->tensor;
     with.tensor = t->o.tensor;
-    if (t->n_same) {
+    if (t->n_expert_members) {
         with.n_expert_tensor = t->o.grid->expert_tensor;
         with.expert_tensor =
-            lhi_grid_place_of(t->o.grid, t->o.place).expert_tensor;
+            lhi_grid_find_coords(t->o.grid, t->o.place).expert_tensor;
     }
-    with.collect = collect;
+    with.gather_slices = collect;
     with.staged = shards(t);
-    with.show = with.staged ? show : NULL;
+    with.gather_tensor = with.staged ? show : NULL;
     with.context = (void *)(uintptr_t)t;
     return with;
 }
@@ -251,7 +251,7 @@ static lhi_train_options train_options(const lhi_training *t)
 /* Describes everything that the run's numbers depend on beside the checkpoint's
  * own content. The number of steps is excluded, so that a run can be extended.
  */
-static void describe(lhi_training *t, const lhi_train_options *with)
+static void describe_recipe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
     snprintf(t->recipe, sizeof t->recipe,
@@ -271,7 +271,7 @@ static void describe(lhi_training *t, const lhi_train_options *with)
     used = strlen(t->recipe);
     if (m->model->experts)
         used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
-                                 ", balance %.9g", m->balance);
+                                 ", balance %.9g", m->balance_loss);
     if (m->model->experts && m->model->router == LH_ROUTER_SIGMOID)
         used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
                                  ", bias %.9g", m->balance_bias);
@@ -284,7 +284,7 @@ static void describe(lhi_training *t, const lhi_train_options *with)
                                      lh_model_norm_epsilon(m->model),
                                  .rope_theta = lh_model_rope_theta(m->model),
                                  .dropout = m->dropout,
-                                 .balance = m->balance,
+                                 .balance = m->balance_loss,
                                  .keep = m->keep,
                                  .recipe = t->recipe,
                                  .sequence = m->sequence,
@@ -297,66 +297,66 @@ static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
     const char *folder = t->o.model->checkpoint;
     LHI_TRY(lhi_folder_lock_take(folder, &t->o.remarks, &t->folder_lock, err));
     t->checkpoint.lock = t->folder_lock;
-    return lhi_tidy_folder(folder, err);
+    return lhi_checkpoint_remove_stale(folder, err);
 }
 
 static lh_status make_sharded(lhi_training *t, lh_error *err)
 {
-    const lhi_shards_options o = {.pipeline = t->o.pipeline,
+    const lhi_sharding_options o = {.pipeline = t->o.pipeline,
                                   .exec = t->o.exec,
                                   .stage = t->o.stage,
                                   .n_mine = t->n_mine,
                                   .mine = t->mine,
                                   .emulates = t->o.emulates,
                                   .times = t->times,
-                                  .parts = {&t->o.model->parts,
-                                            &t->o.model->expert_parts},
+                                  .parts = {&t->o.model->layer_links,
+                                            &t->o.model->expert_links},
                                   .shared_clock = t->o.shared_clock,
                                   .net = t->o.net,
                                   .group = &t->group,
-                                  .experts = t->n_same ? &t->experts : NULL,
+                                  .experts = t->n_expert_members ? &t->experts : NULL,
                                   .across = t->shards.n_sites > 1 ? &t->across
                                                                   : NULL,
                                   .expert_across =
-                                      t->n_same ? &t->expert_across : NULL,
-                                  .leaders = t->o.model->leaders,
+                                      t->n_expert_members ? &t->expert_across : NULL,
+                                  .leaders = t->o.model->reduce_by_leaders,
                                   .stop = t->o.stop,
                                   .train = t->train,
                                   .device = t->o.device};
-    LHI_TRY(lhi_train_settle(t->train, err));
-    if (t->o.model->by_layer)
-        LHI_TRY(lhi_layered_make(&o, &t->layered, err));
+    LHI_TRY(lhi_train_finalise(t->train, err));
+    if (t->o.model->per_layer_sharding)
+        LHI_TRY(lhi_fsdp_make(&o, &t->fsdp, err));
     else
-        LHI_TRY(lhi_shards_make(&o, &t->sharded, err));
+        LHI_TRY(lhi_elastic_sharding_make(&o, &t->sharded, err));
     t->hooks.pass = pass;
     return LH_OK;
 }
 
 /* Makes the group that gathers a bucket's slices. */
-static lh_status meet_copies(lhi_training *t, lhi_train_lot_kind lot,
-                             lhi_grid_kind kind, lh_error *err)
+static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind lot,
+                             lhi_grid_group_kind kind, lh_error *err)
 {
-    uint32_t ranks[LHI_NET_MOST_RANKS];
-    lhi_group_options o = {.n_ranks = lhi_grid_size(t->o.grid, kind),
+    uint32_t ranks[LHI_NET_MAX_RANKS];
+    lhi_group_options o = {.n_ranks = lhi_grid_group_size(t->o.grid, kind),
                            .ranks = ranks,
                            .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
                            .stop = t->o.stop};
-    o.mine = lhi_grid_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
-    return lhi_group_make(t->o.net, &o, &t->copies[lot], err);
+    o.mine = lhi_grid_find_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
+    return lhi_group_make(t->o.net, &o, &t->slice_groups[lot], err);
 }
 
-static lh_status set_up(lhi_training *t, lh_error *err)
+static lh_status init(lhi_training *t, lh_error *err)
 {
     const lh_train_model *m = t->o.model;
     LHI_TRY(list_chunks(t, err));
     if (t->o.grid->tensor > 1)
-        LHI_TRY(meet_copies(t, LHI_LOT_MOST, LHI_GRID_COPIES, err));
-    if (t->n_same && t->o.grid->expert_tensor > 1)
-        LHI_TRY(meet_copies(t, LHI_LOT_EXPERTS, LHI_GRID_EXPERT_SLICES, err));
+        LHI_TRY(make_slice_group(t, LHI_BUCKET_DEFAULT, LHI_GRID_COPIES, err));
+    if (t->n_expert_members && t->o.grid->expert_tensor > 1)
+        LHI_TRY(make_slice_group(t, LHI_BUCKET_EXPERTS, LHI_GRID_EXPERT_SLICES, err));
     lhi_train_options with = train_options(t);
-    describe(t, &with);
+    describe_recipe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
-    if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.moves)
+    if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
         LHI_TRY(lock_checkpoints(t, err));
     const lhi_resume_options resume = {.train = t->train,
                                        .net = t->o.net,
@@ -364,12 +364,12 @@ static lh_status set_up(lhi_training *t, lh_error *err)
                                        .checkpoint = &t->checkpoint,
                                        .remarks = t->o.remarks,
                                        .stop = t->o.stop};
-    if (m->resume && !t->o.moves)
+    if (m->resume && !t->o.is_migrated)
         LHI_TRY(lhi_resume(&resume, err));
-    else if (m->weights && !t->o.moves)
+    else if (m->weights && !t->o.is_migrated)
         LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
-    t->whole = true;
-    if (t->o.n_replicas == 1 && t->n_same <= 1)
+    t->is_gathered = true;
+    if (t->o.n_replicas == 1 && t->n_expert_members <= 1)
         return LH_OK;
     if (shards(t))
         return make_sharded(t, err);
@@ -389,7 +389,7 @@ lh_status lhi_training_make(const lhi_training_options *options,
     t->hooks = (lhi_rank_hooks){t, first, last, NULL};
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
-    lh_status status = set_up(t, err);
+    lh_status status = init(t, err);
     if (status != LH_OK) {
         lhi_training_free(t);
         return status;
@@ -401,9 +401,9 @@ lh_status lhi_training_make(const lhi_training_options *options,
 void lhi_training_stop(lhi_training *t)
 {
     if (t->sharded)
-        lhi_shards_stop(t->sharded);
-    if (t->layered)
-        lhi_layered_stop(t->layered);
+        lhi_elastic_sharding_stop(t->sharded);
+    if (t->fsdp)
+        lhi_fsdp_stop(t->fsdp);
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_cond_broadcast(&t->changed);
@@ -418,12 +418,12 @@ void lhi_training_free(lhi_training *t)
     if (!t)
         return;
     lhi_training_stop(t);
-    lhi_shards_free(t->sharded);
-    lhi_layered_free(t->layered);
+    lhi_elastic_sharding_free(t->sharded);
+    lhi_fsdp_free(t->fsdp);
     lhi_train_free(t->train);
     lhi_folder_lock_release(t->folder_lock);
-    for (uint32_t i = 0; i < LHI_N_TRAIN_LOTS; i++)
-        lhi_group_free(t->copies[i]);
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
+        lhi_group_free(t->slice_groups[i]);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t->mine);
@@ -433,7 +433,7 @@ void lhi_training_free(lhi_training *t)
     free(t->ended);
     free(t->ended_ns);
     free(t->arrive_ns);
-    free(t->played);
+    free(t->collectives);
     free(t->times);
     free(t->all_ranks);
     free(t->group_ranks);

@@ -4,8 +4,8 @@
  *     training.c       steps, and calls between steps
  *     training_data.c  collectives on chunks, by the thread or inline
  *     training_make.c  hooks for passes; construction */
-#ifndef LHI_TRAINING_OWN_H
-#define LHI_TRAINING_OWN_H
+#ifndef LHI_TRAINING_INTERNAL_H
+#define LHI_TRAINING_INTERNAL_H
 
 #include "engine/layered.h"
 #include "engine/shard_groups.h"
@@ -30,7 +30,7 @@ struct lhi_training {
     lhi_net_group across; /* same shard at other sites */
     /* Same for the expert group: n_same members, `same` is this rank's index;
      * 0: equal to the groups above. */
-    uint32_t n_same, same;
+    uint32_t n_expert_members, expert_member;
     lhi_shard_groups expert_shards;
     lhi_net_group experts, expert_across;
     uint32_t *all_ranks, *group_ranks, *across_ranks;
@@ -40,11 +40,11 @@ struct lhi_training {
     uint32_t *shard_of, *expert_shard_of;
     /* Per bucket, the device's ranks in all copies that hold the same tensors
      * or slices of them; NULL: each holds entire tensors. */
-    lhi_group *copies[LHI_N_TRAIN_LOTS];
-    bool whole; /* all values are gathered */
+    lhi_group *slice_groups[LHI_N_TRAIN_BUCKETS];
+    bool is_gathered; /* all values are gathered */
     /* Sharding by passes; the thread below then does not exist. */
-    lhi_shards *sharded;
-    lhi_layered *layered;
+    lhi_elastic_sharding *sharded;
+    lhi_fsdp *fsdp;
     lhi_checkpoint_options checkpoint;
     lhi_folder_lock *folder_lock; /* rank 0 */
     char recipe[400];
@@ -59,8 +59,8 @@ struct lhi_training {
     int64_t *ended_ns, *arrive_ns; /* its last pass ended; its values arrived */
     int64_t begin_ns, data_free_ns, last_ns; /* in the step */
     lh_chunk *times; /* current collective times per chunk */
-    lhi_played *played;
-    uint32_t n_played, n_scattered;
+    lhi_collective_record *collectives;
+    uint32_t n_collectives, n_scattered;
     lh_status status;
     lh_error err;
 };

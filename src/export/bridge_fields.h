@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Objects in a ConfigContainer. */
-typedef enum lhi_bridge_part {
+typedef enum lhi_bridge_object {
     LHI_BRIDGE_MODEL,
     LHI_BRIDGE_TRAIN,
     LHI_BRIDGE_OPTIMIZER,
@@ -19,7 +19,7 @@ typedef enum lhi_bridge_part {
     LHI_BRIDGE_CHECKPOINT,
     LHI_BRIDGE_PRECISION,
     LHI_N_BRIDGE_PARTS,
-} lhi_bridge_part;
+} lhi_bridge_object;
 
 /* Conversions from an argument's words to a Python value. */
 typedef enum lhi_bridge_value {
@@ -35,7 +35,7 @@ typedef enum lhi_bridge_value {
 /* A field with its argument and conversion. */
 typedef struct lhi_bridge_field {
     const char *argument; /* without "--" */
-    lhi_bridge_part part;
+    lhi_bridge_object part;
     lhi_bridge_value value;
     const char *field; /* NULL: the argument's name with '_' for '-' */
     const char *text;

@@ -17,16 +17,16 @@
 enum { MASTER_PORT = 29500 }; /* torchrun's default */
 
 /* A file in the folder. */
-typedef struct bundled {
+typedef struct bundle_file {
     char *name, *text; /* owned */
     size_t len;
     bool is_program;
-} bundled;
+} bundle_file;
 
 /* A bundle's files. */
 typedef struct bundle_files {
     uint32_t n;
-    bundled files[LH_MAX_DATACENTERS + 8];
+    bundle_file files[LH_MAX_DATACENTERS + 8];
 } bundle_files;
 
 static void free_files(bundle_files *all)
@@ -39,37 +39,37 @@ static void free_files(bundle_files *all)
 }
 
 /* Adds a file; takes over `text` in any case. */
-static lh_status own_file(bundle_files *all, const char *name, char *text,
+static lh_status add_file(bundle_files *all, const char *name, char *text,
                           size_t len, lh_error *err)
 {
-    bundled *file = &all->files[all->n++];
+    bundle_file *file = &all->files[all->n++];
     lhi_text copy = {0};
-    *file = (bundled){.text = text, .len = len};
+    *file = (bundle_file){.text = text, .len = len};
     lhi_text_puts(&copy, name);
     return lhi_text_take(&copy, &file->name, NULL, err);
 }
 
-static lh_status own_text(bundle_files *all, const char *name, lhi_text *text,
+static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
                           lh_error *err)
 {
     char *bytes;
     size_t len;
     LHI_TRY(lhi_text_take(text, &bytes, &len, err));
-    return own_file(all, name, bytes, len, err);
+    return add_file(all, name, bytes, len, err);
 }
 
 /* --- files for the target ------------------------------------------------- */
 
 /* Adds the target's arguments or recipe; *remarks receives its '#' lines. */
-static lh_status add_told(bundle_files *all, const lhi_bundle *b,
+static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
                           char **remarks, lh_error *err)
 {
     char *text;
     size_t len;
     lhi_text out = {0};
-    LHI_TRY(b->form->tell(b->plan, &text, &len, err));
-    LHI_TRY(own_file(all, b->form->told, text, len, err));
-    lhi_export_remarks(&out, text);
+    LHI_TRY(b->form->write(b->plan, &text, &len, err));
+    LHI_TRY(add_file(all, b->form->file_name, text, len, err));
+    lhi_export_copy_comments(&out, text);
     lhi_text_puts(&out, "");
     return lhi_text_take(&out, remarks, NULL, err);
 }
@@ -81,9 +81,9 @@ static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
     size_t len;
     LHI_TRY(lh_export_pytorch(b->plan->pipeline, b->plan->schedule, form, &text,
                               &len, &b->cost_ns, err));
-    LHI_TRY(own_file(all, "schedule.csv", text, len, err));
+    LHI_TRY(add_file(all, "schedule.csv", text, len, err));
     LHI_TRY(lh_export_stages(b->plan, &text, &len, err));
-    return own_file(all, "stages.json", text, len, err);
+    return add_file(all, "stages.json", text, len, err);
 }
 
 static lh_status add_target(bundle_files *all, lhi_bundle *b,
@@ -94,15 +94,15 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
                         "%s starts no job; a bundle is for pytorch, "
                         "torchtitan, megatron or megatron-bridge",
                         b->form->name);
-    if (b->form->tell)
-        LHI_TRY(add_told(all, b, remarks, err));
+    if (b->form->write)
+        LHI_TRY(add_arguments(all, b, remarks, err));
     else
-        LHI_TRY(lhi_export_check(b->plan, b->form->runs, err));
+        LHI_TRY(lhi_export_check(b->plan, b->form->planner_target, err));
     if (!b->form->has_schedule)
         return LH_OK;
     /* Targets whose arguments name a schedule class read compute-only CSV
      * files. */
-    return add_schedule(all, b, b->form->tell ? LH_PYTORCH_COMPUTE_ONLY : form,
+    return add_schedule(all, b, b->form->write ? LH_PYTORCH_COMPUTE_ONLY : form,
                         err);
 }
 
@@ -117,11 +117,11 @@ static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
         if (b->launches->n_hosts[d] == 0)
             continue;
         lhi_text_puts(&name, "hosts-");
-        lhi_bundle_put_site(&name, b->plan, d);
+        lhi_bundle_add_site_name(&name, b->plan, d);
         lhi_text_puts(&name, ".txt");
         LHI_TRY(lhi_text_take(&name, &path, NULL, err));
-        lhi_bundle_put_hosts(&text, b->plan, b->launches, d);
-        lh_status status = own_text(all, path, &text, err);
+        lhi_bundle_add_hosts(&text, b->plan, b->launches, d);
+        lh_status status = add_text(all, path, &text, err);
         lh_text_free(path);
         LHI_TRY(status);
     }
@@ -133,15 +133,15 @@ static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
 {
     lhi_text text = {0};
     LHI_TRY(add_hosts(all, b, err));
-    lhi_bundle_put_nodes(&text, b->plan, b->launches);
-    LHI_TRY(own_text(all, "nodes.txt", &text, err));
-    lhi_bundle_put_launch(&text, b);
-    LHI_TRY(own_text(all, "launch.sh", &text, err));
+    lhi_bundle_add_nodes(&text, b->plan, b->launches);
+    LHI_TRY(add_text(all, "nodes.txt", &text, err));
+    lhi_bundle_add_launch_script(&text, b);
+    LHI_TRY(add_text(all, "launch.sh", &text, err));
     all->files[all->n - 1].is_program = true;
-    lhi_bundle_put_sbatch(&text, b);
-    LHI_TRY(own_text(all, "job.sbatch", &text, err));
-    lhi_bundle_put_readme(&text, b);
-    return own_text(all, "README.md", &text, err);
+    lhi_bundle_add_sbatch_script(&text, b);
+    LHI_TRY(add_text(all, "job.sbatch", &text, err));
+    lhi_bundle_add_readme(&text, b);
+    return add_text(all, "README.md", &text, err);
 }
 
 static lh_status make_files(bundle_files *all, lhi_bundle *b,
@@ -151,7 +151,7 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
     char *remarks = NULL;
     lh_status status = add_target(all, b, form, &remarks, err);
     if (status == LH_OK)
-        status = lhi_launches_find(b->plan, &launches, err);
+        status = lhi_launches_compute(b->plan, &launches, err);
     b->launches = &launches;
     b->remarks = remarks ? remarks : "";
     if (status == LH_OK)
@@ -163,7 +163,7 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
 
 /* --- folder --------------------------------------------------------------- */
 
-static lh_status refuse_place(const char *path, int cause, lh_error *err)
+static lh_status fail_path(const char *path, int cause, lh_error *err)
 {
     if (cause == EEXIST || cause == ENOTEMPTY || cause == ENOTDIR)
         return lhi_fail(err, LH_EIO,
@@ -183,7 +183,7 @@ typedef struct unfinished {
 static lh_status begin_folder(const char *path, const bundle_files *all,
                               unfinished *out, lh_error *err)
 {
-    size_t longest = 0, room = strlen(path) + LHI_TEMP_ROOM;
+    size_t longest = 0, room = strlen(path) + LHI_TEMP_SUFFIX_BYTES;
     for (uint32_t i = 0; i < all->n; i++)
         longest = strlen(all->files[i].name) > longest
                       ? strlen(all->files[i].name)
@@ -195,7 +195,7 @@ static lh_status begin_folder(const char *path, const bundle_files *all,
         return lhi_fail_nomem(err);
     int cause = EEXIST;
     for (unsigned attempt = 0; attempt < 1000 && cause == EEXIST; attempt++) {
-        lhi_temp_name(path, attempt, out->folder, room);
+        lhi_temp_file_format_name(path, attempt, out->folder, room);
         cause = mkdir(out->folder, 0777) == 0 ? 0 : errno;
     }
     if (!cause)
@@ -204,7 +204,7 @@ static lh_status begin_folder(const char *path, const bundle_files *all,
                     strerror(cause));
 }
 
-static lh_status write_file(const unfinished *u, const bundled *file,
+static lh_status write_file(const unfinished *u, const bundle_file *file,
                             lh_error *err)
 {
     struct stat info;
@@ -214,7 +214,7 @@ static lh_status write_file(const unfinished *u, const bundled *file,
         (stat(u->file, &info) != 0 ||
          chmod(u->file, (info.st_mode & 0777) | (info.st_mode & 0444) >> 2) !=
              0))
-        return refuse_place(u->file, errno, err);
+        return fail_path(u->file, errno, err);
     return LH_OK;
 }
 
@@ -244,13 +244,13 @@ static lh_status write_folder(const char *path, const bundle_files *all,
     struct stat info;
     unfinished u = {0};
     if (lstat(path, &info) == 0)
-        return refuse_place(path, EEXIST, err);
+        return fail_path(path, EEXIST, err);
     lh_status status = begin_folder(path, all, &u, err);
     if (status == LH_OK) {
         for (uint32_t i = 0; i < all->n && status == LH_OK; i++)
             status = write_file(&u, &all->files[i], err);
         if (status == LH_OK && move_folder(u.folder, path) != 0)
-            status = refuse_place(path, errno, err);
+            status = fail_path(path, errno, err);
         if (status != LH_OK)
             remove_folder(&u, all);
     }
@@ -278,7 +278,7 @@ lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
                            lh_error *err)
 {
     lh_bundle_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_bundle_options, &o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_bundle_options, &o, options, err));
     if (!lh_export_target_name(target))
         return lhi_fail(err, LH_EINVAL, "there is no target %d of exports",
                         (int)target);

@@ -8,23 +8,23 @@
 
 /* Ranks that one torchrun starts: consecutive ranks on consecutive GPUs of one
  * host. A host has several launches if its ranks are not consecutive. */
-typedef struct lhi_launched {
+typedef struct lhi_launch {
     uint32_t datacenter, host; /* host: per datacenter, in order of first use */
     uint32_t first_gpu;        /* on the host */
     uint32_t n_ranks;
     uint64_t first_rank;
-} lhi_launched;
+} lhi_launch;
 
 /* A job's launches. */
 typedef struct lhi_launches {
     uint32_t n, room;
-    lhi_launched *all; /* in rank order */
+    lhi_launch *all; /* in rank order */
     uint32_t *n_hosts; /* per datacenter of the job */
 } lhi_launches;
 
 /* Assigns every rank of the plan to the GPU on which it was costed. Release
  * with lhi_launches_fini(), also after a failure. */
-lh_status lhi_launches_find(const lh_plan *plan, lhi_launches *out,
+lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                             lh_error *err);
 /* Frees the launches. */
 void lhi_launches_fini(lhi_launches *launches);
@@ -36,14 +36,14 @@ uint32_t lhi_launches_hosts_before(const lh_plan *plan,
 /* Adds a datacenter's name for a file, as in "hosts-west.txt": other characters
  * than letters, digits, '.', '_' and '-' become '_'; then the datacenter's
  * number makes the name unique. */
-void lhi_bundle_put_site(lhi_text *out, const lh_plan *plan,
+void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
                          uint32_t datacenter);
 
 /* Adds a datacenter's hosts with placeholder names. */
-void lhi_bundle_put_hosts(lhi_text *out, const lh_plan *plan,
+void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches, uint32_t datacenter);
 /* Adds nodes.txt: the ranks that each host starts. */
-void lhi_bundle_put_nodes(lhi_text *out, const lh_plan *plan,
+void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches);
 
 /* Inputs for the generated files. */
@@ -57,10 +57,10 @@ typedef struct lhi_bundle {
 } lhi_bundle;
 
 /* Adds launch.sh. */
-void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b);
+void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b);
 /* Adds job.sbatch. */
-void lhi_bundle_put_sbatch(lhi_text *out, const lhi_bundle *b);
+void lhi_bundle_add_sbatch_script(lhi_text *out, const lhi_bundle *b);
 /* Adds README.md. */
-void lhi_bundle_put_readme(lhi_text *out, const lhi_bundle *b);
+void lhi_bundle_add_readme(lhi_text *out, const lhi_bundle *b);
 
 #endif

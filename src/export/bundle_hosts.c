@@ -10,14 +10,14 @@
 #include <stdlib.h>
 
 /* Rank assignment state. */
-typedef struct walker {
+typedef struct path_walk {
     const lh_job *job;
     const lh_layout *layout;
-    const lhi_places *places;
+    const lhi_layout_placement *places;
     lhi_launches *out;
     uint32_t **hosts; /* per datacenter and node; 0: not numbered yet */
     uint64_t next;    /* next rank */
-} walker;
+} assignment_state;
 
 /* Counts a group's stages in the datacenter of stage `stage`. */
 static uint32_t stages_there(const lh_site_group *group, uint32_t stage)
@@ -29,8 +29,8 @@ static uint32_t stages_there(const lh_site_group *group, uint32_t stage)
 }
 
 /* Returns the first GPU, within its datacenter, of a stage of a replica; see
- * lhi_rank_place. */
-static uint64_t first_gpu(const walker *w, uint32_t stage, uint32_t replica,
+ * lhi_rank_location. */
+static uint64_t first_gpu(const assignment_state *w, uint32_t stage, uint32_t replica,
                           uint32_t *datacenter)
 {
     const lh_site_group *groups = w->places->sites->groups;
@@ -38,7 +38,7 @@ static uint64_t first_gpu(const walker *w, uint32_t stage, uint32_t replica,
     uint32_t g = 0;
     for (; replica >= groups[g].replicas; g++)
         replica -= groups[g].replicas;
-    const lhi_rank_place *at =
+    const lhi_rank_location *at =
         &w->places->ranks[(size_t)g * w->layout->pipeline + stage];
     uint64_t stride = w->layout->outermost == LH_OUTERMOST_DATA
                           ? size * stages_there(&groups[g], stage)
@@ -47,10 +47,10 @@ static uint64_t first_gpu(const walker *w, uint32_t stage, uint32_t replica,
     return at->first_gpu + replica * stride;
 }
 
-static lh_status add_launch(lhi_launches *out, const lhi_launched *one,
+static lh_status add_launch(lhi_launches *out, const lhi_launch *one,
                             lh_error *err)
 {
-    lhi_launched *last = out->n ? &out->all[out->n - 1] : NULL;
+    lhi_launch *last = out->n ? &out->all[out->n - 1] : NULL;
     if (last && last->datacenter == one->datacenter &&
         last->host == one->host &&
         last->first_gpu + last->n_ranks == one->first_gpu) {
@@ -59,7 +59,7 @@ static lh_status add_launch(lhi_launches *out, const lhi_launched *one,
     }
     if (out->n == out->room) {
         uint32_t room = out->room ? 2 * out->room : 64;
-        lhi_launched *more = realloc(out->all, room * sizeof *more);
+        lhi_launch *more = realloc(out->all, room * sizeof *more);
         if (!more)
             return lhi_fail_nomem(err);
         out->all = more;
@@ -70,7 +70,7 @@ static lh_status add_launch(lhi_launches *out, const lhi_launched *one,
 }
 
 /* Adds consecutive GPUs of a datacenter, node by node. */
-static lh_status add_gpus(walker *w, uint32_t datacenter, uint64_t gpu,
+static lh_status add_gpus(assignment_state *w, uint32_t datacenter, uint64_t gpu,
                           uint64_t n, lh_error *err)
 {
     const uint32_t per_node = w->job->datacenters[datacenter].gpus_per_node;
@@ -81,7 +81,7 @@ static lh_status add_gpus(walker *w, uint32_t datacenter, uint64_t gpu,
         if (*host == 0)
             *host = ++w->out->n_hosts[datacenter];
         LHI_TRY(add_launch(w->out,
-                           &(lhi_launched){datacenter, *host - 1, local,
+                           &(lhi_launch){datacenter, *host - 1, local,
                                            (uint32_t)here, w->next},
                            err));
         w->next += here;
@@ -91,7 +91,7 @@ static lh_status add_gpus(walker *w, uint32_t datacenter, uint64_t gpu,
     return LH_OK;
 }
 
-static lh_status add_all(walker *w, lh_error *err)
+static lh_status add_all(assignment_state *w, lh_error *err)
 {
     const lh_layout *l = w->layout;
     bool by_stages = l->outermost != LH_OUTERMOST_DATA;
@@ -108,7 +108,7 @@ static lh_status add_all(walker *w, lh_error *err)
 }
 
 /* Allocates the host numbers of all nodes, all unnumbered. */
-static lh_status number_hosts(walker *w, lhi_arena *mem, lh_error *err)
+static lh_status number_hosts(assignment_state *w, lhi_arena *mem, lh_error *err)
 {
     const lh_job *job = w->job;
     w->hosts = LHI_NEW(mem, uint32_t *, job->n_datacenters);
@@ -121,12 +121,12 @@ static lh_status number_hosts(walker *w, lhi_arena *mem, lh_error *err)
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
-lh_status lhi_launches_find(const lh_plan *plan, lhi_launches *out,
+lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                             lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_places places;
-    walker w = {.job = plan->job,
+    lhi_layout_placement places;
+    assignment_state w = {.job = plan->job,
                 .layout = &plan->best.layout,
                 .places = &places,
                 .out = out};
@@ -165,7 +165,7 @@ static bool is_plain(char c)
            (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
 }
 
-void lhi_bundle_put_site(lhi_text *out, const lh_plan *plan,
+void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
                          uint32_t datacenter)
 {
     bool changed = false;
@@ -177,24 +177,24 @@ void lhi_bundle_put_site(lhi_text *out, const lh_plan *plan,
         lhi_text_printf(out, "@%" PRIu32, datacenter);
 }
 
-void lhi_bundle_put_hosts(lhi_text *out, const lh_plan *plan,
+void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches, uint32_t datacenter)
 {
     const lh_datacenter *dc = &plan->job->datacenters[datacenter];
     lhi_text_puts(out, "# Hosts of ");
-    lhi_text_add_shown(out, dc->name, SIZE_MAX);
+    lhi_text_add_escaped(out, dc->name, SIZE_MAX);
     lhi_text_printf(out,
                     ", %" PRIu32 " GPUs each, in the order of their ranks: put "
                     "a host's name\n# in place of each line.\n",
                     dc->gpus_per_node);
     for (uint32_t i = 0; i < launches->n_hosts[datacenter]; i++) {
-        lhi_bundle_put_site(out, plan, datacenter);
+        lhi_bundle_add_site_name(out, plan, datacenter);
         lhi_text_printf(out, "-%" PRIu32 "\n", i);
     }
 }
 
 /* Adds a GPU list: "all", or "0,1,2,3". */
-static void put_gpus(lhi_text *out, const lhi_launched *one, uint32_t per_node)
+static void put_gpus(lhi_text *out, const lhi_launch *one, uint32_t per_node)
 {
     if (one->n_ranks == per_node) {
         lhi_text_puts(out, "all");
@@ -204,7 +204,7 @@ static void put_gpus(lhi_text *out, const lhi_launched *one, uint32_t per_node)
         lhi_text_printf(out, "%s%" PRIu32, i ? "," : "", one->first_gpu + i);
 }
 
-void lhi_bundle_put_nodes(lhi_text *out, const lh_plan *plan,
+void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches)
 {
     lhi_text_puts(out,
@@ -213,7 +213,7 @@ void lhi_bundle_put_nodes(lhi_text *out, const lh_plan *plan,
                   "# host (counted through the hosts' files), its GPUs, "
                   "ranks, the first rank, site\n");
     for (uint32_t i = 0; i < launches->n; i++) {
-        const lhi_launched *one = &launches->all[i];
+        const lhi_launch *one = &launches->all[i];
         lhi_text_printf(
             out, "%" PRIu32 " ",
             lhi_launches_hosts_before(plan, launches, one->datacenter) +
@@ -222,7 +222,7 @@ void lhi_bundle_put_nodes(lhi_text *out, const lh_plan *plan,
                  plan->job->datacenters[one->datacenter].gpus_per_node);
         lhi_text_printf(out, " %" PRIu32 " %" PRIu64 " ", one->n_ranks,
                         one->first_rank);
-        lhi_bundle_put_site(out, plan, one->datacenter);
+        lhi_bundle_add_site_name(out, plan, one->datacenter);
         lhi_text_puts(out, "\n");
     }
 }

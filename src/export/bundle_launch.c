@@ -7,13 +7,13 @@
 /* --- environment variables ------------------------------------------------ */
 
 /* Adds a link recommendation's confidence, if the plan's file has it. */
-static void put_sureness(lhi_text *out, const lh_link_advice *a,
+static void put_confidence(lhi_text *out, const lh_link_advice *a,
                          lh_advice_topic topic)
 {
     for (uint32_t i = 0; i < a->n_questions; i++)
-        if (a->questions[i].topic == topic && a->questions[i].sure) {
+        if (a->questions[i].topic == topic && a->questions[i].confidence) {
             lhi_text_puts(out, " (");
-            lhi_text_add_shown(out, a->questions[i].sure, SIZE_MAX);
+            lhi_text_add_escaped(out, a->questions[i].confidence, SIZE_MAX);
             lhi_text_puts(out, ")");
             return;
         }
@@ -27,15 +27,15 @@ static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
         if (!has(&a->advised.setting))
             continue;
         lhi_text_puts(out, "#   ");
-        lhi_text_add_shown(out, a->from, SIZE_MAX);
+        lhi_text_add_escaped(out, a->from, SIZE_MAX);
         lhi_text_puts(out, ">");
-        lhi_text_add_shown(out, a->to, SIZE_MAX);
+        lhi_text_add_escaped(out, a->to, SIZE_MAX);
         if (has(&a->planned.setting)) {
             lhi_text_puts(out, ", as the plan has it\n");
             continue;
         }
         lhi_text_puts(out, ", advised");
-        put_sureness(out, a, topic);
+        put_confidence(out, a, topic);
         lhi_text_puts(out, "\n");
     }
 }
@@ -81,7 +81,7 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
 
 static void put_environment(lhi_text *out, const lhi_bundle *b)
 {
-    if (b->form->runs == LH_TARGET_MEGATRON) {
+    if (b->form->planner_target == LH_TARGET_MEGATRON) {
         switch (lhi_megatron_connections(b->plan)) {
         case LHI_CONNECTIONS_ONE:
             lhi_text_puts(out, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");
@@ -200,10 +200,10 @@ static const char start_each[] =
     "done\n"
     "exit \"$failed\"\n";
 
-void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b)
+void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b)
 {
     const lhi_launches *launches = b->launches;
-    const lhi_launched *first = &launches->all[0];
+    const lhi_launch *first = &launches->all[0];
     lhi_text_puts(out, start_of_launch);
     lhi_text_puts(out, b->form->program);
     put_environment(out, b);
@@ -221,7 +221,7 @@ void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b)
         if (launches->n_hosts[d] == 0)
             continue;
         lhi_text_puts(out, "read_hosts 'hosts-");
-        lhi_bundle_put_site(out, b->plan, d);
+        lhi_bundle_add_site_name(out, b->plan, d);
         lhi_text_printf(out, ".txt' %" PRIu32 "\n", launches->n_hosts[d]);
     }
     if (!b->form->has_arguments)
@@ -295,7 +295,7 @@ static const char write_hosts[] =
     "    scontrol show hostnames \"$2\" >\"$bundle/$1\"\n"
     "}\n";
 
-void lhi_bundle_put_sbatch(lhi_text *out, const lhi_bundle *b)
+void lhi_bundle_add_sbatch_script(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
     const uint32_t n = plan->job->n_datacenters;
@@ -306,7 +306,7 @@ void lhi_bundle_put_sbatch(lhi_text *out, const lhi_bundle *b)
         if (b->launches->n_hosts[d] == 0)
             continue;
         lhi_text_puts(out, "# ");
-        lhi_text_add_shown(out, plan->job->datacenters[d].name, SIZE_MAX);
+        lhi_text_add_escaped(out, plan->job->datacenters[d].name, SIZE_MAX);
         lhi_text_printf(out,
                         ": %" PRIu32 " nodes\n"
                         "SITE_%" PRIu32 "_NODES=${SITE_%" PRIu32 "_NODES:-}\n",
@@ -317,7 +317,7 @@ void lhi_bundle_put_sbatch(lhi_text *out, const lhi_bundle *b)
         if (b->launches->n_hosts[d] == 0)
             continue;
         lhi_text_puts(out, "write_hosts 'hosts-");
-        lhi_bundle_put_site(out, plan, d);
+        lhi_bundle_add_site_name(out, plan, d);
         lhi_text_printf(out, ".txt' \"$SITE_%" PRIu32 "_NODES\"\n", d);
     }
     lhi_text_printf(out,

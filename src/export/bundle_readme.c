@@ -12,18 +12,18 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
     const lh_plan *plan = b->plan;
     uint32_t n = plan->job->n_datacenters;
     lhi_text_printf(out, "# A job for %s\n\nMade by longhaul ",
-                    b->form->shown ? b->form->shown
-                                   : lh_target_shown(b->form->runs));
-    lhi_text_add_shown(out, plan->version, SIZE_MAX);
+                    b->form->display_name ? b->form->display_name
+                                   : lh_target_display_name(b->form->planner_target));
+    lhi_text_add_escaped(out, plan->version, SIZE_MAX);
     lhi_text_puts(out, " from the plan of ");
-    lhi_text_add_shown(out, plan->name, SIZE_MAX);
+    lhi_text_add_escaped(out, plan->name, SIZE_MAX);
     lhi_text_printf(out,
                     ": %" PRIu32 " GPUs, %" PRIu32 " hosts.\n\n"
                     "| file | what it is |\n| --- | --- |\n",
                     lh_plan_gpus(plan),
                     lhi_launches_hosts_before(plan, b->launches, n));
-    if (b->form->tell)
-        lhi_text_printf(out, "| %s | %s |\n", b->form->told,
+    if (b->form->write)
+        lhi_text_printf(out, "| %s | %s |\n", b->form->file_name,
                         b->form->has_arguments
                             ? "the program's arguments, a line each"
                             : "what the program runs");
@@ -43,7 +43,7 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
         "of them, or\n`sbatch --nodelist=... job.sbatch ARGUMENTS`, for which "
         "job.sbatch says which nodes\neach site has. ARGUMENTS are what a plan "
         "knows nothing of: ");
-    lhi_text_puts(out, b->form->given);
+    lhi_text_puts(out, b->form->inputs);
 }
 
 static void put_order(lhi_text *out, const lh_plan *plan)
@@ -170,7 +170,7 @@ static void put_remarks(lhi_text *out, const char *remarks)
     }
 }
 
-void lhi_bundle_put_readme(lhi_text *out, const lhi_bundle *b)
+void lhi_bundle_add_readme(lhi_text *out, const lhi_bundle *b)
 {
     put_start(out, b);
     put_order(out, b->plan);

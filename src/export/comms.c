@@ -108,13 +108,13 @@ static void put_action(lhi_text *out, const comms *m, const action *a)
 
 static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
 {
-    char cell[LH_PASS_TEXT];
+    char cell[LH_PASS_TEXT_SIZE];
     uint32_t chunk = pass->chunk;
     begin_cell(out);
     if (!m->begun[chunk])
         lhi_text_printf(out, "%" PRIu32 "UNSHARD,", chunk);
     m->begun[chunk] = true;
-    lhi_text_printf(out, "%s", lh_pass_text(pass, cell));
+    lhi_text_printf(out, "%s", lh_pass_format(pass, cell));
     bool last = pass->kind == LH_W || pass->kind == LH_B;
     if (last && --m->n_left[chunk] == 0)
         lhi_text_printf(out,
@@ -179,7 +179,7 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
-lh_status lhi_export_comms(const lh_trace *trace, char **text, size_t *len,
+lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text, size_t *len,
                            lh_error *err)
 {
     comms m = {.trace = trace, .n_chunks = count_chunks(trace)};

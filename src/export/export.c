@@ -7,46 +7,46 @@ static const lhi_export_form export_forms[] = {
     [LH_EXPORT_PYTORCH] =
         {.name = "pytorch",
          .has_schedule = true,
-         .runs = LH_TARGET_PYTORCH,
+         .planner_target = LH_TARGET_PYTORCH,
          .program = "PROGRAM=${PROGRAM:?is not set: the program that reads\n"
                     "LONGHAUL_SCHEDULE and LONGHAUL_STAGES}\n"
                     "export LONGHAUL_SCHEDULE=\"$here/schedule.csv\"\n"
                     "export LONGHAUL_STAGES=\"$here/stages.json\"\n",
-         .given = "all of your own\nprogram's, which PROGRAM names and which "
+         .inputs = "all of your own\nprogram's, which PROGRAM names and which "
                   "finds the files by LONGHAUL_SCHEDULE\nand "
                   "LONGHAUL_STAGES.\n"},
     [LH_EXPORT_TORCHTITAN] = {.name = "torchtitan",
-                              .tell = lh_export_torchtitan,
-                              .told = "args.txt",
+                              .write = lh_export_torchtitan,
+                              .file_name = "args.txt",
                               .has_arguments = true,
                               .has_schedule = true,
-                              .runs = LH_TARGET_TORCHTITAN,
+                              .planner_target = LH_TARGET_TORCHTITAN,
                               .program =
                                   "PROGRAM=${PROGRAM:--m torchtitan.train}\n",
-                              .given =
+                              .inputs =
                                   "--module and --config of\nthe model, data, "
                                   "checkpoints.\n"},
     [LH_EXPORT_MEGATRON] = {.name = "megatron",
-                            .tell = lh_export_megatron,
-                            .told = "args.txt",
+                            .write = lh_export_megatron,
+                            .file_name = "args.txt",
                             .has_arguments = true,
-                            .runs = LH_TARGET_MEGATRON,
+                            .planner_target = LH_TARGET_MEGATRON,
                             .program = "# Megatron-LM's own folder has it.\n"
                                        "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n",
-                            .given = "data, tokenizer, learning rate,\n"
+                            .inputs = "data, tokenizer, learning rate,\n"
                                      "checkpoints, and what of a model takes "
                                      "no time: --norm-epsilon, scaled rotary "
                                      "positions and\nthe like.\n"},
     [LH_EXPORT_MEGATRON_BRIDGE] =
         {.name = "megatron-bridge",
-         .tell = lh_export_megatron_bridge,
-         .told = "longhaul_recipe.py",
-         .runs = LH_TARGET_MEGATRON,
-         .shown = "Megatron-Bridge",
+         .write = lh_export_megatron_bridge,
+         .file_name = "longhaul_recipe.py",
+         .planner_target = LH_TARGET_MEGATRON,
+         .display_name = "Megatron-Bridge",
          .program = "# Or another that has pretrain_config() from it.\n"
                     "PROGRAM=${PROGRAM:--m longhaul_recipe}\n"
                     "export PYTHONPATH=\"$here${PYTHONPATH:+:$PYTHONPATH}\"\n",
-         .given = "data, tokenizer, learning rate,\ncheckpoints, and what "
+         .inputs = "data, tokenizer, learning rate,\ncheckpoints, and what "
                   "of a model takes no time (model.layernorm_epsilon), as\n"
                   "train.train_iters=1000.\n"},
     [LH_EXPORT_CHROME] = {.name = "chrome"},

@@ -23,48 +23,48 @@
  * device: passes, sends, receives, waits for sends, and the collectives of
  * sharded parameters and gradients. Any two devices post their messages to each
  * other in the same order, that in the trace, so there is no circular wait. */
-lh_status lhi_export_comms(const lh_trace *trace, char **text, size_t *len,
+lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text, size_t *len,
                            lh_error *err);
 
 /* Adds a line "--NAME VALUE". */
-void lhi_export_option(lhi_text *out, const char *name, uint64_t value);
+void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value);
 
 /* Adds the plan's origin as a comment. Names are escaped (format.h), because a
  * line break in one would start an argument. */
-void lhi_export_origin(lhi_text *out, const lh_plan *plan);
+void lhi_export_add_origin(lhi_text *out, const lh_plan *plan);
 
 /* Adds rank locations as comments, if the plan has it. Replicas are outermost
  * if the plan's data parallelism spans datacenters, else stages are. For a
  * single datacenter only if the plan leaves some of its GPUs unused. */
-void lhi_export_ranks(lhi_text *out, const lh_plan *plan);
+void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan);
 
 /* Copies the lines of `text` that begin with '#'. */
-void lhi_export_remarks(lhi_text *out, const char *text);
+void lhi_export_copy_comments(lhi_text *out, const char *text);
 
 /* Megatron-LM's requirement on CUDA_DEVICE_MAX_CONNECTIONS: 1 with tensor or
  * context parallelism before Blackwell; unset with sharded parameters. */
-typedef enum lhi_connections {
+typedef enum lhi_megatron_connection_rule {
     LHI_CONNECTIONS_ANY,
     LHI_CONNECTIONS_ONE,
     LHI_CONNECTIONS_UNSET,
-} lhi_connections;
+} lhi_megatron_connection_rule;
 /* Returns the requirement for a plan. */
-lhi_connections lhi_megatron_connections(const lh_plan *plan);
+lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan);
 
 /* A target program, and how a bundle starts it. */
 typedef struct lhi_export_form {
     const char *name;
     /* Writes the program's arguments or recipe, for a bundle's file
      * `file_name`; NULL: it accepts schedules only. */
-    lh_status (*tell)(const lh_plan *plan, char **text, size_t *len,
+    lh_status (*write)(const lh_plan *plan, char **text, size_t *len,
                       lh_error *err);
-    const char *told;
+    const char *file_name;
     bool has_arguments; /* passed on to the program */
     bool has_schedule;
-    lh_target runs;      /* planner target with the same rules */
-    const char *shown;   /* display name; NULL: the target's */
+    lh_target planner_target;      /* planner target with the same rules */
+    const char *display_name;   /* display name; NULL: the target's */
     const char *program; /* launch.sh lines; NULL: starts nothing */
-    const char *given;   /* further inputs, for README.md */
+    const char *inputs;   /* further inputs, for README.md */
 } lhi_export_form;
 
 /* Returns an export target's form. */

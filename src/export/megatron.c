@@ -49,20 +49,20 @@ static void put_windows(lhi_text *out, const lh_model *m)
 
 static void put_attention(lhi_text *out, const lh_model *m)
 {
-    lhi_export_option(out, "num-attention-heads", m->heads);
+    lhi_export_add_option(out, "num-attention-heads", m->heads);
     if (m->kv_lora_rank) {
         lhi_text_puts(out, "--multi-latent-attention\n");
         if (m->q_lora_rank)
-            lhi_export_option(out, "q-lora-rank", m->q_lora_rank);
-        lhi_export_option(out, "kv-lora-rank", m->kv_lora_rank);
-        lhi_export_option(out, "qk-head-dim", m->qk_nope_head_dim);
-        lhi_export_option(out, "qk-pos-emb-head-dim", m->qk_rope_head_dim);
-        lhi_export_option(out, "v-head-dim", m->v_head_dim);
+            lhi_export_add_option(out, "q-lora-rank", m->q_lora_rank);
+        lhi_export_add_option(out, "kv-lora-rank", m->kv_lora_rank);
+        lhi_export_add_option(out, "qk-head-dim", m->qk_nope_head_dim);
+        lhi_export_add_option(out, "qk-pos-emb-head-dim", m->qk_rope_head_dim);
+        lhi_export_add_option(out, "v-head-dim", m->v_head_dim);
     } else {
-        lhi_export_option(out, "kv-channels", m->head_dim);
+        lhi_export_add_option(out, "kv-channels", m->head_dim);
         if (m->kv_heads != m->heads) {
             lhi_text_puts(out, "--group-query-attention\n");
-            lhi_export_option(out, "num-query-groups", m->kv_heads);
+            lhi_export_add_option(out, "num-query-groups", m->kv_heads);
         }
     }
     if (m->qk_norm || m->kv_lora_rank) /* with MLA: of the compressed vectors */
@@ -72,11 +72,11 @@ static void put_attention(lhi_text *out, const lh_model *m)
     put_windows(out, m);
     if (m->positions) {
         lhi_text_puts(out, "--position-embedding-type learned_absolute\n");
-        lhi_export_option(out, "max-position-embeddings", m->positions);
+        lhi_export_add_option(out, "max-position-embeddings", m->positions);
     } else {
         lhi_text_puts(out, "--position-embedding-type rope\n");
         if (m->rope_theta)
-            lhi_export_option(out, "rotary-base", m->rope_theta);
+            lhi_export_add_option(out, "rotary-base", m->rope_theta);
     }
 }
 
@@ -90,11 +90,11 @@ static void put_router(lhi_text *out, const lh_model *m)
     if (sigmoid)
         lhi_text_puts(out, "--moe-router-score-function sigmoid\n"
                            "--moe-router-enable-expert-bias\n");
-    else if (m->experts_per_token == 1 || m->raw_shares)
+    else if (m->experts_per_token == 1 || m->unnormalised_scores)
         lhi_text_puts(out, "--moe-router-pre-softmax\n");
     if (m->expert_groups) {
-        lhi_export_option(out, "moe-router-num-groups", m->expert_groups);
-        lhi_export_option(out, "moe-router-group-topk", m->groups_per_token);
+        lhi_export_add_option(out, "moe-router-num-groups", m->expert_groups);
+        lhi_export_add_option(out, "moe-router-group-topk", m->groups_per_token);
     }
     if (m->routed_scale != 0)
         lhi_text_printf(out, "--moe-router-topk-scaling-factor %.12g\n",
@@ -106,7 +106,7 @@ static void put_router(lhi_text *out, const lh_model *m)
 
 /* Adds the job's load-balancing options; otherwise Megatron-LM's defaults
  * apply. */
-static void put_balance(lhi_text *out, const lh_training *t)
+static void put_load_balancing(lhi_text *out, const lh_training *t)
 {
     if (t->balance_loss_given)
         lhi_text_printf(out, "--moe-aux-loss-coeff %.12g\n", t->balance_loss);
@@ -122,16 +122,16 @@ static void put_balance(lhi_text *out, const lh_training *t)
 
 static void put_mlps(lhi_text *out, const lh_model *m)
 {
-    lhi_export_option(out, "ffn-hidden-size", m->ffn ? m->ffn : m->expert_ffn);
+    lhi_export_add_option(out, "ffn-hidden-size", m->ffn ? m->ffn : m->expert_ffn);
     if (m->gated)
         lhi_text_puts(out, "--swiglu\n");
     if (!m->experts)
         return;
-    lhi_export_option(out, "num-experts", m->experts);
-    lhi_export_option(out, "moe-router-topk", m->experts_per_token);
-    lhi_export_option(out, "moe-ffn-hidden-size", m->expert_ffn);
+    lhi_export_add_option(out, "num-experts", m->experts);
+    lhi_export_add_option(out, "moe-router-topk", m->experts_per_token);
+    lhi_export_add_option(out, "moe-ffn-hidden-size", m->expert_ffn);
     if (m->shared_expert_ffn)
-        lhi_export_option(out, "moe-shared-expert-intermediate-size",
+        lhi_export_add_option(out, "moe-shared-expert-intermediate-size",
                           m->shared_expert_ffn);
     if (m->shared_expert_gate)
         lhi_text_puts(out, "--moe-shared-expert-gate\n");
@@ -145,22 +145,22 @@ static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
     const uint32_t vocab = job->model->vocab;
     uint32_t multiple;
-    const uint32_t words = lhi_megatron_words(vocab, tensor, &multiple);
+    const uint32_t words = lhi_megatron_padded_vocab(vocab, tensor, &multiple);
     if (words != vocab)
         lhi_text_printf(out,
                         "# Megatron-LM pads the vocabulary to %" PRIu32
                         " words, which were costed\n",
                         words);
-    lhi_export_option(out, "vocab-size", vocab);
+    lhi_export_add_option(out, "vocab-size", vocab);
     if (multiple < 128)
-        lhi_export_option(out, "make-vocab-size-divisible-by", multiple);
+        lhi_export_add_option(out, "make-vocab-size-divisible-by", multiple);
 }
 
 static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
     const lh_model *m = job->model;
-    lhi_export_option(out, "num-layers", m->layers);
-    lhi_export_option(out, "hidden-size", m->hidden);
+    lhi_export_add_option(out, "num-layers", m->layers);
+    lhi_export_add_option(out, "hidden-size", m->hidden);
     put_attention(out, m);
     put_mlps(out, m);
     lhi_text_printf(out, "--normalization %s\n",
@@ -173,16 +173,16 @@ static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
         lhi_text_puts(out, "--untie-embeddings-and-output-weights\n");
     put_vocabulary(out, job, tensor);
     if (m->mtp_layers)
-        lhi_export_option(out, "mtp-num-layers", m->mtp_layers);
+        lhi_export_add_option(out, "mtp-num-layers", m->mtp_layers);
     /* Megatron-LM's default is 0.1. */
     if (lhi_job_dropout(job) != 0.1)
         lhi_text_printf(out,
                         "--hidden-dropout %.12g\n--attention-dropout %.12g\n",
                         lhi_job_dropout(job), lhi_job_dropout(job));
-    put_balance(out, &job->training);
-    lhi_export_option(out, "seq-length", job->training.sequence);
+    put_load_balancing(out, &job->training);
+    lhi_export_add_option(out, "seq-length", job->training.sequence);
     if (!m->positions)
-        lhi_export_option(out, "max-position-embeddings",
+        lhi_export_add_option(out, "max-position-embeddings",
                           job->training.sequence);
 }
 
@@ -210,9 +210,9 @@ static void put_stages(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, "L\n");
     const lh_layout *l = &plan->best.layout;
     const uint32_t group =
-        lhi_least_divisor(plan->best.microbatches, l->pipeline);
+        lhi_find_divisor_at_least(plan->best.microbatches, l->pipeline);
     if (l->chunks_per_device > 1 && group != l->pipeline)
-        lhi_export_option(
+        lhi_export_add_option(
             out, "microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
@@ -229,7 +229,7 @@ static void put_module_names(lhi_text *out, uint32_t named)
 /* Adds the modules that the cost model treats as cheap to recompute.
  * Megatron-LM's default is core_attn, which fused attention recomputes itself.
  */
-static void put_cheap(lhi_text *out, const lh_job *job)
+static void put_recompute_modules(lhi_text *out, const lh_job *job)
 {
     if (job->framework.unfused_attention)
         put_module_names(out, 1u << LH_MODULE_CORE_ATTN);
@@ -245,7 +245,7 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
     case LH_RECOMPUTE_OPERATIONS: /* elastic plans only: unsupported here */
         break;
     case LH_RECOMPUTE_SELECTIVE:
-        put_cheap(out, plan->job);
+        put_recompute_modules(out, plan->job);
         break;
     case LH_RECOMPUTE_FULL:
         lhi_text_puts(
@@ -265,13 +265,13 @@ static void find_chunks(const lh_plan *plan, double *least, double *most)
     const lh_model *m = plan->job->model;
     const lh_layout *l = &plan->best.layout;
     const uint32_t n = lh_pipeline_n_chunks(plan->pipeline);
-    double left = lhi_layout_all_params(m, l);
+    double left = lhi_layout_count_all_params(m, l);
     *least = left;
     *most = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t first, count;
         lh_plan_layers(plan, i, &first, &count);
-        double own = lhi_layout_params(m, l, first, count);
+        double own = lhi_layout_count_params(m, l, first, count);
         if (i == 0)
             own += (double)lh_model_embedding_params(m) / l->tensor;
         if (i == n - 1)
@@ -291,7 +291,7 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
     const uint32_t n = plan->best.layout.chunks_per_device;
     const lh_model *m = plan->job->model;
     double least, most;
-    lhi_export_option(out, "ddp-num-buckets", n);
+    lhi_export_add_option(out, "ddp-num-buckets", n);
     if (n == 1)
         return;
     if (plan->best.zero == 3) {
@@ -305,7 +305,7 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
                     " buckets of %.1f million parameters each; the plan's "
                     "chunks of layers have %.1f to %.1f million\n",
                     m->experts ? ", those of experts apart," : "", n,
-                    lhi_layout_all_params(m, &plan->best.layout) / n / 1e6,
+                    lhi_layout_count_all_params(m, &plan->best.layout) / n / 1e6,
                     least / 1e6, most / 1e6);
 }
 
@@ -334,7 +334,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
         break;
     }
     if (groups > 1)
-        lhi_export_option(out, "num-distributed-optimizer-instances", groups);
+        lhi_export_add_option(out, "num-distributed-optimizer-instances", groups);
     /* In a pipeline, whole stages overlap with passes. */
     if (plan->best.layout.pipeline == 1 &&
         (plan->best.zero || plan->best.layout.chunks_per_device > 1))
@@ -344,8 +344,8 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
 
 static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
 {
-    lhi_export_option(out, "expert-model-parallel-size", l->expert);
-    lhi_export_option(out, "expert-tensor-parallel-size",
+    lhi_export_add_option(out, "expert-model-parallel-size", l->expert);
+    lhi_export_add_option(out, "expert-tensor-parallel-size",
                       lh_layout_expert_tensor(l));
     if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
         /* sharded like the rest; tokens stay, or are gathered likewise */
@@ -389,7 +389,7 @@ static void put_framework(lhi_text *out, const lh_plan *plan)
         lhi_text_puts(out, "--no-overlap-p2p-communication\n");
 }
 
-lhi_connections lhi_megatron_connections(const lh_plan *plan)
+lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     if (plan->best.zero >= 2)
@@ -400,7 +400,7 @@ lhi_connections lhi_megatron_connections(const lh_plan *plan)
 
 static void put_environment(lhi_text *out, const lh_plan *plan)
 {
-    const lhi_connections connections = lhi_megatron_connections(plan);
+    const lhi_megatron_connection_rule connections = lhi_megatron_connections(plan);
     if (connections == LHI_CONNECTIONS_UNSET)
         lhi_text_puts(out, "# In the environment: no "
                            "CUDA_DEVICE_MAX_CONNECTIONS\n");
@@ -416,7 +416,7 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
 {
     lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
     if (!job->model->experts && l->context > 1)
-        lhi_export_option(out, "expert-tensor-parallel-size",
+        lhi_export_add_option(out, "expert-tensor-parallel-size",
                           (uint64_t)l->tensor * l->context);
 }
 
@@ -424,24 +424,24 @@ static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_job *job = plan->job;
     const lh_layout *l = &plan->best.layout;
-    lhi_export_origin(out, plan);
+    lhi_export_add_origin(out, plan);
     lhi_text_printf(out, "# The plan: %s on %s, %.3f s per iteration.\n",
                     l->schedule, lh_placement_name(plan->best.placement),
                     (double)plan->best.iteration_ns / 1e9);
-    lhi_export_ranks(out, plan);
+    lhi_export_add_ranks(out, plan);
     put_environment(out, plan);
     put_model(out, job, l->tensor);
-    lhi_export_option(out, "tensor-model-parallel-size", l->tensor);
-    lhi_export_option(out, "context-parallel-size", l->context);
+    lhi_export_add_option(out, "tensor-model-parallel-size", l->tensor);
+    lhi_export_add_option(out, "context-parallel-size", l->context);
     if (job->model->experts)
         put_experts(out, job, l);
-    lhi_export_option(out, "pipeline-model-parallel-size", l->pipeline);
+    lhi_export_add_option(out, "pipeline-model-parallel-size", l->pipeline);
     if (l->pipeline > 1)
         put_stages(out, plan);
     if (l->outermost == LH_OUTERMOST_DATA && l->pipeline > 1)
         put_replicas_outermost(out, job, l);
-    lhi_export_option(out, "micro-batch-size", l->micro_batch);
-    lhi_export_option(out, "global-batch-size", job->training.global_batch);
+    lhi_export_add_option(out, "micro-batch-size", l->micro_batch);
+    lhi_export_add_option(out, "global-batch-size", job->training.global_batch);
     if (job->training.precision != LH_PRECISION_FP32)
         lhi_text_printf(out, "--%s\n",
                         lh_precision_name(job->training.precision));

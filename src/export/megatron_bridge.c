@@ -62,7 +62,7 @@ typedef struct recipe {
     lhi_text parts[LHI_N_BRIDGE_PARTS];
 } recipe;
 
-static void put_field(recipe *r, lhi_bridge_part part, const char *field,
+static void put_field(recipe *r, lhi_bridge_object part, const char *field,
                       const char *value)
 {
     lhi_text_printf(&r->parts[part], "            %s=%s,\n", field, value);
@@ -166,7 +166,7 @@ static void put_vocabulary(recipe *r)
     uint32_t multiple;
     char words[16];
     snprintf(words, sizeof words, "%" PRIu32,
-             lhi_megatron_words(r->plan->job->model->vocab,
+             lhi_megatron_padded_vocab(r->plan->job->model->vocab,
                                 r->plan->best.layout.tensor, &multiple));
     put_field(r, LHI_BRIDGE_MODEL, "vocab_size", words);
 }
@@ -207,7 +207,7 @@ static void put_buckets(recipe *r)
     if (!is_given(r->text, "ddp-num-buckets"))
         return;
     snprintf(size, sizeof size, "%.0f",
-             lhi_layout_all_params(plan->job->model, l) / l->chunks_per_device);
+             lhi_layout_count_all_params(plan->job->model, l) / l->chunks_per_device);
     put_field(r, LHI_BRIDGE_DDP, "bucket_size", size);
 }
 
@@ -282,7 +282,7 @@ static const char run_it[] =
 
 /* Moves one part's fields to the output; `more` are fields that no plan
  * affects. */
-static lh_status put_part(recipe *r, lhi_text *out, lhi_bridge_part part,
+static lh_status put_part(recipe *r, lhi_text *out, lhi_bridge_object part,
                           const char *begin, const char *more, lh_error *err)
 {
     char *fields;
@@ -346,7 +346,7 @@ static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
 
 static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
 {
-    lhi_export_remarks(out, r->text);
+    lhi_export_copy_comments(out, r->text);
     lhi_text_puts(
         out, "\"\"\"What was planned, for Megatron-Bridge 0.3.1.\n\n"
              "Model, layout, batches and precision are the plan's. Data, "

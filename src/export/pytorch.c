@@ -11,7 +11,7 @@ static lh_status with_comms(const lh_pipeline *pipeline,
 {
     lh_trace *trace = NULL;
     LHI_TRY(lh_trace_make(pipeline, timeline, NULL, &trace, err));
-    lh_status status = lhi_export_comms(trace, text, len, err);
+    lh_status status = lhi_export_pytorch_comms(trace, text, len, err);
     lh_trace_free(trace);
     return status;
 }
@@ -30,7 +30,7 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "PyTorch's schedules have no activations leave the "
                         "GPU; plan without training.offload");
-    lh_status status = lh_schedule_whole(pipeline, schedule, &whole, err);
+    lh_status status = lh_schedule_merge_parts(pipeline, schedule, &whole, err);
     if (status == LH_OK)
         status = lh_simulate(pipeline, schedule, NULL, &before, err);
     /* Message priorities cannot be expressed either. */

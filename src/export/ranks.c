@@ -19,21 +19,21 @@ lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
                     why.text, lh_target_name(target));
 }
 
-void lhi_export_option(lhi_text *out, const char *name, uint64_t value)
+void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value)
 {
     lhi_text_printf(out, "--%s %" PRIu64 "\n", name, value);
 }
 
-void lhi_export_origin(lhi_text *out, const lh_plan *plan)
+void lhi_export_add_origin(lhi_text *out, const lh_plan *plan)
 {
     lhi_text_puts(out, "# Made by longhaul ");
-    lhi_text_add_shown(out, plan->version, SIZE_MAX);
+    lhi_text_add_escaped(out, plan->version, SIZE_MAX);
     lhi_text_puts(out, " from ");
-    lhi_text_add_shown(out, plan->name, SIZE_MAX);
+    lhi_text_add_escaped(out, plan->name, SIZE_MAX);
     lhi_text_puts(out, "\n");
 }
 
-void lhi_export_remarks(lhi_text *out, const char *text)
+void lhi_export_copy_comments(lhi_text *out, const char *text)
 {
     while (*text) {
         size_t len = strcspn(text, "\n");
@@ -59,7 +59,7 @@ static void end_run(const rank_run *r)
         return;
     lhi_text_printf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": ", r->first,
                     r->next - 1);
-    lhi_text_add_shown(r->out, r->job->datacenters[r->datacenter].name,
+    lhi_text_add_escaped(r->out, r->job->datacenters[r->datacenter].name,
                        SIZE_MAX);
     lhi_text_puts(r->out, "\n");
 }
@@ -82,7 +82,7 @@ static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
     return group->parts[i].datacenter;
 }
 
-void lhi_export_ranks(lhi_text *out, const lh_plan *plan)
+void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint64_t gpus = (uint64_t)l->tensor * l->context;

@@ -92,9 +92,9 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
     uint32_t zero = plan->best.zero;
     /* Replicas without shared state, or groups of replicas that share it. */
     uint32_t groups = zero ? lhi_state_groups(plan->job, l, zero) : l->data;
-    lhi_export_option(out, "parallelism.data_parallel_replicate_degree",
+    lhi_export_add_option(out, "parallelism.data_parallel_replicate_degree",
                       groups);
-    lhi_export_option(out, "parallelism.data_parallel_shard_degree",
+    lhi_export_add_option(out, "parallelism.data_parallel_shard_degree",
                       l->data / groups);
     if (zero >= 2)
         lhi_text_printf(out, "--parallelism.fsdp_reshard_after_forward %s\n",
@@ -104,7 +104,7 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 static void put_pipeline(lhi_text *out, const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;
-    lhi_export_option(out, "parallelism.pipeline_parallel_degree",
+    lhi_export_add_option(out, "parallelism.pipeline_parallel_degree",
                       best->layout.pipeline);
     if (best->layout.pipeline == 1)
         return;
@@ -114,7 +114,7 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
         "# longhaul export PLAN --to pytorch -o schedule.csv\n"
         "--parallelism.pipeline_parallel_schedule_csv schedule.csv\n",
         schedule_class(best));
-    lhi_export_option(out, "parallelism.pipeline_parallel_microbatch_size",
+    lhi_export_add_option(out, "parallelism.pipeline_parallel_microbatch_size",
                       best->layout.micro_batch);
     lhi_text_puts(out, "--parallelism.module_fqns_per_model_part");
     for (uint32_t i = 0; i < lh_pipeline_n_chunks(plan->pipeline); i++) {
@@ -129,10 +129,10 @@ static void put_batch(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t at_a_time = l->pipeline > 1 ? plan->best.microbatches : 1;
-    lhi_export_option(out, "training.seq_len", plan->job->training.sequence);
-    lhi_export_option(out, "training.local_batch_size",
+    lhi_export_add_option(out, "training.seq_len", plan->job->training.sequence);
+    lhi_export_add_option(out, "training.local_batch_size",
                       (uint64_t)l->micro_batch * at_a_time);
-    lhi_export_option(out, "training.global_batch_size",
+    lhi_export_add_option(out, "training.global_batch_size",
                       plan->job->training.global_batch);
 }
 
@@ -140,16 +140,16 @@ static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_training *t = &plan->job->training;
     const lh_layout *l = &plan->best.layout;
-    lhi_export_origin(out, plan);
+    lhi_export_add_origin(out, plan);
     lhi_text_printf(out, "# The plan: %s, %.3f s per iteration.\n", l->schedule,
                     (double)plan->best.iteration_ns / 1e9);
-    lhi_export_ranks(out, plan);
-    lhi_export_option(out, "parallelism.tensor_parallel_degree", l->tensor);
+    lhi_export_add_ranks(out, plan);
+    lhi_export_add_option(out, "parallelism.tensor_parallel_degree", l->tensor);
     if (plan->job->framework.no_sequence_parallel && l->tensor > 1)
         lhi_text_puts(out, "--parallelism.no-enable-sequence-parallel\n");
-    lhi_export_option(out, "parallelism.context_parallel_degree", l->context);
+    lhi_export_add_option(out, "parallelism.context_parallel_degree", l->context);
     if (plan->job->model->experts)
-        lhi_export_option(out, "parallelism.expert_parallel_degree", l->expert);
+        lhi_export_add_option(out, "parallelism.expert_parallel_degree", l->expert);
     put_data_parallel(out, plan);
     put_pipeline(out, plan);
     put_batch(out, plan);

@@ -8,15 +8,15 @@
 #include <string.h>
 
 /* The state of the splitter. */
-typedef struct cutter {
+typedef struct splitter {
     const char *at, *end, *file;
     uint32_t line, n;
-    lhi_argument_word *words;
+    lhi_command_line_word *words;
     char *to; /* word under construction; large enough for all input */
-} cutter;
+} splitter;
 
 /* Rejects expansions, which only a shell could perform. */
-static lh_status refuse_filling(const cutter *c, lh_error *err)
+static lh_status reject_expansion(const splitter *c, lh_error *err)
 {
     const char *end = c->at + 1;
     while (end < c->end && end - c->at < 40 && (unsigned char)*end > ' ' &&
@@ -33,14 +33,14 @@ static bool is_space(char ch)
     return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
 }
 
-static void keep_letter(cutter *c)
+static void append_letter(splitter *c)
 {
     c->line += *c->at == '\n';
     *c->to++ = *c->at++;
 }
 
 /* Processes a backslash escape outside single quotes. */
-static void add_escaped(cutter *c, bool in_quotes)
+static void add_escaped(splitter *c, bool in_quotes)
 {
     const char *next = c->at + 1;
     if (next < c->end && *next == '\r' && next + 1 < c->end && next[1] == '\n')
@@ -49,24 +49,24 @@ static void add_escaped(cutter *c, bool in_quotes)
         c->at = next + 1;
         c->line++;
     } else if (next == c->end || (in_quotes && !strchr("\"\\$`", *next))) {
-        keep_letter(c);
+        append_letter(c);
     } else {
         c->at++;
-        keep_letter(c);
+        append_letter(c);
     }
 }
 
-static lh_status add_quoted(cutter *c, lh_error *err)
+static lh_status add_quoted(splitter *c, lh_error *err)
 {
     const char quote = *c->at++;
     const uint32_t line = c->line;
     while (c->at < c->end && *c->at != quote) {
         if (quote == '"' && (*c->at == '$' || *c->at == '`'))
-            return refuse_filling(c, err);
+            return reject_expansion(c, err);
         if (quote == '"' && *c->at == '\\')
             add_escaped(c, true);
         else
-            keep_letter(c);
+            append_letter(c);
     }
     if (c->at == c->end)
         return lhi_fail(err, LH_EINPUT, "%s:%u: this %c never ends", c->file,
@@ -75,20 +75,20 @@ static lh_status add_quoted(cutter *c, lh_error *err)
     return LH_OK;
 }
 
-static lh_status add_word(cutter *c, lh_error *err)
+static lh_status add_word(splitter *c, lh_error *err)
 {
-    lhi_argument_word *word = &c->words[c->n];
+    lhi_command_line_word *word = &c->words[c->n];
     char *first = c->to;
-    *word = (lhi_argument_word){first, c->line};
+    *word = (lhi_command_line_word){first, c->line};
     while (c->at < c->end && !is_space(*c->at)) {
         if (*c->at == '$' || *c->at == '`')
-            return refuse_filling(c, err);
+            return reject_expansion(c, err);
         if (*c->at == '"' || *c->at == '\'')
             LHI_TRY(add_quoted(c, err));
         else if (*c->at == '\\')
             add_escaped(c, false);
         else
-            keep_letter(c);
+            append_letter(c);
     }
     *c->to++ = '\0';
     c->n++;
@@ -96,7 +96,7 @@ static lh_status add_word(cutter *c, lh_error *err)
 }
 
 /* Skips the space between words; a line continuation is not a word. */
-static void skip_blank(cutter *c)
+static void skip_blank(splitter *c)
 {
     while (c->at < c->end) {
         size_t left = (size_t)(c->end - c->at);
@@ -117,23 +117,23 @@ static void skip_blank(cutter *c)
     }
 }
 
-lh_status lhi_argument_words_read(const char *text, size_t len,
+lh_status lhi_command_line_parse(const char *text, size_t len,
                                   const char *name, lhi_arena *mem,
-                                  lhi_argument_words *out, lh_error *err)
+                                  lhi_command_line *out, lh_error *err)
 {
-    cutter c = {.at = text, .end = text + len, .file = name, .line = 1};
+    splitter c = {.at = text, .end = text + len, .file = name, .line = 1};
     if (memchr(text, '\0', len))
         return lhi_fail(err, LH_EINPUT, "%s: is no text: it has a NUL", name);
     uint32_t most = 0;
     for (size_t i = 0; i < len; i++)
         most += !is_space(text[i]) && (i == 0 || is_space(text[i - 1]));
-    c.words = LHI_NEW(mem, lhi_argument_word, most);
+    c.words = LHI_NEW(mem, lhi_command_line_word, most);
     c.to = LHI_NEW(mem, char, len + most + 1);
     if (!c.words || !c.to)
         return lhi_fail_nomem(err);
     for (skip_blank(&c); c.at < c.end; skip_blank(&c))
         LHI_TRY(add_word(&c, err));
-    *out = (lhi_argument_words){name, c.n, c.words};
+    *out = (lhi_command_line){name, c.n, c.words};
     return LH_OK;
 }
 
@@ -145,7 +145,7 @@ static bool ends_in(const char *text, const char *end)
 
 /* Reads an integer option like "--nnodes", in either spelling; returns 0 for a
  * range. */
-static uint32_t launched(const lhi_argument_words *words, uint32_t n,
+static uint32_t read_launcher_count(const lhi_command_line *words, uint32_t n,
                          const char *name, uint32_t usual)
 {
     uint32_t found = usual;
@@ -169,14 +169,14 @@ static uint32_t launched(const lhi_argument_words *words, uint32_t n,
     return found;
 }
 
-uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n)
+uint32_t lhi_command_line_count_gpus(const lhi_command_line *words, uint32_t n)
 {
-    const uint64_t gpus = (uint64_t)launched(words, n, "--nnodes", 1) *
-                          launched(words, n, "--nproc-per-node", 0);
+    const uint64_t gpus = (uint64_t)read_launcher_count(words, n, "--nnodes", 1) *
+                          read_launcher_count(words, n, "--nproc-per-node", 0);
     return gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
 }
 
-uint32_t lhi_argument_words_start(const lhi_argument_words *words)
+uint32_t lhi_command_line_find_arguments(const lhi_command_line *words)
 {
     if (words->n == 0 || strncmp(words->all[0].text, "--", 2) == 0)
         return 0;

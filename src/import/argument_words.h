@@ -12,32 +12,32 @@
 #include <stdint.h>
 
 /* A word and its line. */
-typedef struct lhi_argument_word {
+typedef struct lhi_command_line_word {
     const char *text;
     uint32_t line;
-} lhi_argument_word;
+} lhi_command_line_word;
 
 /* The words of a command line. */
-typedef struct lhi_argument_words {
+typedef struct lhi_command_line {
     const char *file; /* name in messages */
     uint32_t n;
-    const lhi_argument_word *all;
-} lhi_argument_words;
+    const lhi_command_line_word *all;
+} lhi_command_line;
 
 /* Splits a text into words; *out is allocated in `mem`, except `name`.
  * LH_EINPUT: `err` has the line with an unterminated quote or a shell
  * expansion. */
-lh_status lhi_argument_words_read(const char *text, size_t len,
+lh_status lhi_command_line_parse(const char *text, size_t len,
                                   const char *name, lhi_arena *mem,
-                                  lhi_argument_words *out, lh_error *err);
+                                  lhi_command_line *out, lh_error *err);
 
 /* Returns the index of the first word after a launcher and its program, as
  * "torchrun --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0 if
  * the text begins with arguments. */
-uint32_t lhi_argument_words_start(const lhi_argument_words *words);
+uint32_t lhi_command_line_find_arguments(const lhi_command_line *words);
 /* Returns --nnodes (default 1, as in torchrun) x --nproc-per-node, in either
  * spelling, from the first `n` words; 0 if the latter is missing or the nodes
  * are a range. */
-uint32_t lhi_argument_words_gpus(const lhi_argument_words *words, uint32_t n);
+uint32_t lhi_command_line_count_gpus(const lhi_command_line *words, uint32_t n);
 
 #endif

@@ -25,14 +25,14 @@ const char *lh_import_source_name(lh_import_source source)
 /* --- results ------------------------------------------------------- */
 
 /* An lh_import and the arena that contains it and its data. */
-typedef struct held_import {
+typedef struct owned_import {
     lh_import import; /* first member, so lh_import_free() can find the arena */
     lhi_arena *mem;
-} held_import;
+} owned_import;
 
 /* Splits a list of NUL-terminated texts into an array; returns NULL if
  * allocation fails. */
-static const char *const *list_of(lhi_arena *mem, const lhi_text *text,
+static const char *const *split_texts(lhi_arena *mem, const lhi_text *text,
                                   uint32_t n)
 {
     const char **list = LHI_NEW(mem, const char *, n + (size_t)1);
@@ -49,23 +49,23 @@ static const char *const *list_of(lhi_arena *mem, const lhi_text *text,
 }
 
 /* Moves the imported data into an lh_import. */
-static lh_status hold(const lhi_imported *in, const char *job, size_t len,
+static lh_status build_import(const lhi_imported_job *in, const char *job, size_t len,
                       lh_import **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    held_import *held = mem ? LHI_NEW(mem, held_import, 1) : NULL;
+    owned_import *held = mem ? LHI_NEW(mem, owned_import, 1) : NULL;
     lh_import *import = held ? &held->import : NULL;
     if (import) {
         held->mem = mem;
         import->job = lhi_arena_strndup(mem, job, len);
         import->job_len = len;
         import->n_ignored = in->n_ignored;
-        import->ignored = list_of(mem, &in->ignored, in->n_ignored);
-        import->n_noted = in->n_noted;
-        import->noted = list_of(mem, &in->noted, in->n_noted);
-        import->plan_for = in->plan_for;
+        import->ignored = split_texts(mem, &in->ignored, in->n_ignored);
+        import->n_notes = in->n_noted;
+        import->notes = split_texts(mem, &in->noted, in->n_noted);
+        import->plan_target = in->plan_for;
     }
-    if (!import || !import->job || !import->ignored || !import->noted) {
+    if (!import || !import->job || !import->ignored || !import->notes) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
@@ -76,22 +76,22 @@ static lh_status hold(const lhi_imported *in, const char *job, size_t len,
 void lh_import_free(lh_import *import)
 {
     if (import)
-        lhi_arena_free(((held_import *)import)->mem);
+        lhi_arena_free(((owned_import *)import)->mem);
 }
 
 static lh_status import_text(lh_import_source source, const char *text,
                              size_t len, const char *name,
-                             const lh_import_options *options, lhi_imported *in,
+                             const lh_import_options *options, lhi_imported_job *in,
                              lh_import **out, lh_error *err)
 {
     char *job = NULL;
     size_t job_len;
-    LHI_TRY(lhi_import_places(text, len, options, in, err));
+    LHI_TRY(lhi_import_read_placement(text, len, options, in, err));
     LHI_TRY(sources[source].read(text, len, name, options, in, err));
     if (in->ignored.failed || in->noted.failed)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_import_write(in, name, options, &job, &job_len, err));
-    lh_status status = hold(in, job, job_len, out, err);
+    lh_status status = build_import(in, job, job_len, out, err);
     lh_text_free(job);
     return status;
 }
@@ -105,20 +105,20 @@ lh_status lh_import_parse(lh_import_source source, const char *text, size_t len,
     const lh_draft_site usual = {.gpu = "h100-sxm"};
     if ((uint32_t)source >= lh_n_import_sources())
         return lhi_fail(err, LH_EINVAL, "there is no such source of jobs");
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_import_options, &o, options, err));
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_draft_options, &machines, o.machines, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_import_options, &o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_draft_options, &machines, o.machines, err));
     if (source == LH_IMPORT_MEGATRON && (o.model || o.schedule))
         return lhi_fail(err, LH_EINVAL,
                         "Megatron-LM's arguments say model and schedule "
                         "themselves");
-    LHI_TRY(lhi_input_check(len, name, LHI_INPUT_ARGUMENTS, err));
+    LHI_TRY(lhi_input_check_size(len, name, LHI_INPUT_ARGUMENTS, err));
     if (machines.n_sites == 0) {
         machines.n_sites = 1;
         machines.sites = &usual;
     }
     LHI_TRY(lhi_draft_check_sites(&machines, err));
     o.machines = &machines;
-    lhi_imported in = {.mem = lhi_arena_make(0)};
+    lhi_imported_job in = {.mem = lhi_arena_make(0)};
     if (!in.mem)
         return lhi_fail_nomem(err);
     lh_status status = import_text(source, text, len, name, &o, &in, out, err);

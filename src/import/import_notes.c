@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void lhi_import_ignore(lhi_imported *in, const char *name)
+void lhi_import_ignore(lhi_imported_job *in, const char *name)
 {
     lhi_text_add(&in->ignored, name, strlen(name) + 1);
     in->n_ignored++;
 }
 
-void lhi_import_note(lhi_imported *in, const char *format, ...)
+void lhi_import_note(lhi_imported_job *in, const char *format, ...)
 {
     char note[400];
     va_list list;
@@ -22,7 +22,7 @@ void lhi_import_note(lhi_imported *in, const char *format, ...)
     in->n_noted++;
 }
 
-uint64_t lhi_import_gpus(const lh_import_options *options)
+uint64_t lhi_import_count_gpus(const lh_import_options *options)
 {
     const lh_draft_options *m = options->machines;
     uint64_t gpus = 0;

@@ -6,16 +6,16 @@
 /* --- lists ------------------------------------------------------------------
  */
 
-enum { MOST_DEEP = 32 };
+enum { MAX_DEPTH = 32 };
 
 /* The parser's state: is[0..n-1] are the numbers so far, at most `most`. */
-typedef struct listing {
+typedef struct list_parser {
     const char *at;
     bool *is;
     uint32_t n, most, deep;
-} listing;
+} list_parser;
 
-static bool read_number(listing *l, uint32_t *out)
+static bool read_number(list_parser *l, uint32_t *out)
 {
     uint32_t number = 0;
     if (*l->at < '0' || *l->at > '9')
@@ -30,7 +30,7 @@ static bool read_number(listing *l, uint32_t *out)
 }
 
 /* Reads "[0,1,1]". */
-static bool read_list(listing *l)
+static bool read_list(list_parser *l)
 {
     uint32_t one;
     for (l->at++; *l->at != ']'; l->at += *l->at == ',') {
@@ -44,7 +44,7 @@ static bool read_list(listing *l)
 }
 
 /* Repeats the numbers from `first` on until there are `times` copies. */
-static bool repeat(listing *l, uint32_t first, uint32_t times)
+static bool repeat(list_parser *l, uint32_t first, uint32_t times)
 {
     const uint32_t len = l->n - first;
     if ((uint64_t)len * times > l->most - first)
@@ -56,16 +56,16 @@ static bool repeat(listing *l, uint32_t first, uint32_t times)
     return true;
 }
 
-static bool read_sum(listing *l);
+static bool read_sum(list_parser *l);
 
-static bool read_product(listing *l)
+static bool read_product(list_parser *l)
 {
     const uint32_t first = l->n;
     uint32_t times;
     if (*l->at == '[') {
         if (!read_list(l))
             return false;
-    } else if (*l->at == '(' && l->deep++ < MOST_DEEP) {
+    } else if (*l->at == '(' && l->deep++ < MAX_DEPTH) {
         l->at++;
         if (!read_sum(l) || *l->at++ != ')')
             return false;
@@ -81,7 +81,7 @@ static bool read_product(listing *l)
     return true;
 }
 
-static bool read_sum(listing *l)
+static bool read_sum(list_parser *l)
 {
     if (!read_product(l))
         return false;
@@ -96,14 +96,14 @@ static bool read_sum(listing *l)
 bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
                             bool *is, uint32_t n)
 {
-    listing l = {.at = text, .is = is, .most = n};
+    list_parser l = {.at = text, .is = is, .most = n};
     uint32_t every;
     if (strchr(text, '['))
         return read_sum(&l) && !*l.at && l.n == n;
     if (!read_number(&l, &every) || *l.at || every == 0)
         return false;
     for (uint32_t i = 0; i < n; i++)
-        is[i] = number == LHI_PATTERN_THESE ? i % every == 0
+        is[i] = number == LHI_PATTERN_MULTIPLES ? i % every == 0
                                             : i % every != every - 1;
     return true;
 }
@@ -113,7 +113,7 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
 
 /* Checks whether, from `first` on, exactly the layers with index % interval ==
  * phase have experts. */
-static bool has_phase(const bool *is, uint32_t layers, uint32_t first,
+static bool matches_phase(const bool *is, uint32_t layers, uint32_t first,
                       uint32_t interval, uint32_t phase)
 {
     for (uint32_t i = first; i < layers; i++)
@@ -122,7 +122,7 @@ static bool has_phase(const bool *is, uint32_t layers, uint32_t first,
     return true;
 }
 
-bool lhi_layer_pattern_experts(const bool *is, lhi_arena *mem, lh_model *model)
+bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem, lh_model *model)
 {
     const uint32_t n = model->layers;
     uint32_t first = 0, second, listed = 0;
@@ -132,10 +132,10 @@ bool lhi_layer_pattern_experts(const bool *is, lhi_arena *mem, lh_model *model)
         second++;
     model->dense_layers = first;
     if (second < n &&
-        has_phase(is, n, first, second - first, first % (second - first))) {
+        matches_phase(is, n, first, second - first, first % (second - first))) {
         model->moe_interval = second - first;
         model->moe_phase = first % model->moe_interval;
-        if (has_phase(is, n, 0, model->moe_interval, model->moe_phase))
+        if (matches_phase(is, n, 0, model->moe_interval, model->moe_phase))
             model->dense_layers = 0;
         return true;
     }
@@ -152,7 +152,7 @@ bool lhi_layer_pattern_experts(const bool *is, lhi_arena *mem, lh_model *model)
 
 /* Checks whether, from `first` on, exactly every n-th layer attends to all
  * tokens; n = 0: no layer does. */
-static bool has_interval(const bool *is, uint32_t layers, uint32_t first,
+static bool matches_interval(const bool *is, uint32_t layers, uint32_t first,
                          uint32_t n)
 {
     for (uint32_t i = first; i < layers; i++)
@@ -161,7 +161,7 @@ static bool has_interval(const bool *is, uint32_t layers, uint32_t first,
     return true;
 }
 
-bool lhi_layer_pattern_windows(const bool *is, uint32_t window, lh_model *model)
+bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window, lh_model *model)
 {
     const uint32_t layers = model->layers;
     uint32_t first = 0, full;
@@ -174,14 +174,14 @@ bool lhi_layer_pattern_windows(const bool *is, uint32_t window, lh_model *model)
     uint32_t n = 0;
     if (full < layers) {
         for (n = 2; n <= full + 1; n++)
-            if ((full + 1) % n == 0 && has_interval(is, layers, first, n))
+            if ((full + 1) % n == 0 && matches_interval(is, layers, first, n))
                 break;
         if (n > full + 1)
             return false;
     }
     model->sliding_window = window;
     /* Omits the first layer if the interval alone describes the pattern. */
-    model->window_first_layer = has_interval(is, layers, 0, n) ? 0 : first;
+    model->window_first_layer = matches_interval(is, layers, 0, n) ? 0 : first;
     model->full_interval = n;
     return true;
 }

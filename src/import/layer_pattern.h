@@ -10,8 +10,8 @@
 
 /* The meaning of a single number N. */
 typedef enum lhi_pattern_number {
-    LHI_PATTERN_THESE,  /* N: layers 0, N, 2N, ... */
-    LHI_PATTERN_OTHERS, /* N: all except layers N-1, 2N-1, ... */
+    LHI_PATTERN_MULTIPLES,  /* N: layers 0, N, 2N, ... */
+    LHI_PATTERN_EXCEPT_MULTIPLES, /* N: all except layers N-1, 2N-1, ... */
 } lhi_pattern_number;
 
 /* Parses a pattern into is[0..n-1]; returns false if it is neither a number nor
@@ -21,10 +21,10 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
 
 /* Sets the model's keys for layers with experts; its other keys must be set.
  * Returns false if allocation fails. */
-bool lhi_layer_pattern_experts(const bool *is, lhi_arena *mem, lh_model *model);
+bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem, lh_model *model);
 /* Sets the model's keys for layers that attend to `window` tokens only. Returns
  * false if no keys can express the pattern. */
-bool lhi_layer_pattern_windows(const bool *is, uint32_t window,
+bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
                                lh_model *model);
 
 #endif

@@ -10,19 +10,19 @@
 static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                             lh_error *err)
 {
-    const lhi_megatron_key layers = lhi_arg_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
+    const lhi_megatron_key layers = lhi_arg_is_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
                                         ? LHI_ARG_ENCODER_NUM_LAYERS
                                         : LHI_ARG_NUM_LAYERS;
-    LHI_TRY(lhi_arg_need(m, layers, 1, LHI_MAX_LAYERS, &model->layers, err));
-    LHI_TRY(lhi_arg_need(m, LHI_ARG_HIDDEN_SIZE, 1, LHI_MAX_WIDTH,
+    LHI_TRY(lhi_arg_require_integer(m, layers, 1, LHI_MAX_LAYERS, &model->layers, err));
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_HIDDEN_SIZE, 1, LHI_MAX_WIDTH,
                          &model->hidden, err));
-    LHI_TRY(lhi_arg_need(m, LHI_ARG_NUM_ATTENTION_HEADS, 1, LHI_MAX_WIDTH,
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_NUM_ATTENTION_HEADS, 1, LHI_MAX_WIDTH,
                          &model->heads, err));
-    return lhi_arg_count(m, LHI_ARG_MTP_NUM_LAYERS, 0, LHI_MAX_LAYERS,
+    return lhi_arg_get_integer(m, LHI_ARG_MTP_NUM_LAYERS, 0, LHI_MAX_LAYERS,
                          &model->mtp_layers, err);
 }
 
-static lh_status read_latent(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
     lh_model *model = &in->model;
@@ -40,27 +40,27 @@ static lh_status read_latent(const lhi_megatron *m, lhi_imported *in,
         {LHI_ARG_V_HEAD_DIM, 1, &model->v_head_dim},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        LHI_TRY(lhi_arg_count(m, rows[i].key, rows[i].least, LHI_MAX_WIDTH,
+        LHI_TRY(lhi_arg_get_integer(m, rows[i].key, rows[i].least, LHI_MAX_WIDTH,
                               rows[i].to, err));
     model->head_dim = model->qk_nope_head_dim + model->qk_rope_head_dim;
     model->kv_heads = model->heads;
-    if (lhi_arg_given(m, LHI_ARG_GROUP_QUERY_ATTENTION))
+    if (lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION))
         return lhi_arg_fail(m, LHI_ARG_GROUP_QUERY_ATTENTION, LH_EINPUT, err,
                             "does not go with --multi-latent-attention");
-    if (!lhi_arg_given(m, LHI_ARG_QK_LAYERNORM))
+    if (!lhi_arg_is_given(m, LHI_ARG_QK_LAYERNORM))
         lhi_import_note(in, "--multi-latent-attention: norms of what is "
                             "compressed are costed, as with --qk-layernorm");
     return LH_OK;
 }
 
-static lh_status read_heads(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
     lh_model *model = &in->model;
-    if (lhi_arg_given(m, LHI_ARG_MULTI_LATENT_ATTENTION))
+    if (lhi_arg_is_given(m, LHI_ARG_MULTI_LATENT_ATTENTION))
         return read_latent(m, in, err);
-    model->qk_norm = lhi_arg_given(m, LHI_ARG_QK_LAYERNORM);
-    if (!lhi_arg_given(m, LHI_ARG_KV_CHANNELS)) {
+    model->qk_norm = lhi_arg_is_given(m, LHI_ARG_QK_LAYERNORM);
+    if (!lhi_arg_is_given(m, LHI_ARG_KV_CHANNELS)) {
         if (model->hidden % model->heads != 0)
             return lhi_arg_fail(m, LHI_ARG_NUM_ATTENTION_HEADS, LH_EINPUT, err,
                                 "%u do not divide --hidden-size %u; give "
@@ -68,18 +68,18 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported *in,
                                 model->heads, model->hidden);
         model->head_dim = model->hidden / model->heads;
     }
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_KV_CHANNELS, 1, LHI_MAX_WIDTH,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_KV_CHANNELS, 1, LHI_MAX_WIDTH,
                           &model->head_dim, err));
     model->kv_heads = model->heads;
-    if (!lhi_arg_given(m, LHI_ARG_GROUP_QUERY_ATTENTION)) {
-        if (lhi_arg_given(m, LHI_ARG_NUM_QUERY_GROUPS))
+    if (!lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION)) {
+        if (lhi_arg_is_given(m, LHI_ARG_NUM_QUERY_GROUPS))
             lhi_import_note(in, "--num-query-groups: says nothing without "
                                 "--group-query-attention; every head has keys "
                                 "and values of its own");
         return LH_OK;
     }
     model->kv_heads = 1;
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_NUM_QUERY_GROUPS, 1, LHI_MAX_WIDTH,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_QUERY_GROUPS, 1, LHI_MAX_WIDTH,
                           &model->kv_heads, err));
     if (model->heads % model->kv_heads != 0)
         return lhi_arg_fail(m, LHI_ARG_NUM_QUERY_GROUPS, LH_EINPUT, err,
@@ -90,16 +90,16 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported *in,
 
 /* Reads "127,0" or "(127, 0)": the visible tokens before and after a token's
  * own position. */
-static lh_status read_window(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
     lh_model *model = &in->model;
     uint32_t n = 0;
-    const lhi_given *freq = &m->args[LHI_ARG_WINDOW_ATTN_SKIP_FREQ];
+    const lhi_input_value *freq = &m->args[LHI_ARG_WINDOW_ATTN_SKIP_FREQ];
     bool *is = LHI_NEW(in->mem, bool, model->layers);
     if (!is)
         return lhi_fail_nomem(err);
-    if (!lhi_arg_given(m, LHI_ARG_WINDOW_SIZE))
+    if (!lhi_arg_is_given(m, LHI_ARG_WINDOW_SIZE))
         return LH_OK;
     const char *text = m->args[LHI_ARG_WINDOW_SIZE].values[0].text;
     const char *at = text + (*text == '(');
@@ -114,14 +114,14 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported *in,
                             text);
     for (uint32_t i = 0; i < model->layers; i++)
         is[i] = true;
-    if (freq->is &&
-        !lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_OTHERS, is,
+    if (freq->is_given &&
+        !lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_EXCEPT_MULTIPLES, is,
                                 model->layers))
         return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EINPUT, err,
                             "'%.60s' is neither a number of layers nor a list "
                             "of a 0 or 1 for each of %u, as ([1]*3+[0])*8",
                             freq->values[0].text, model->layers);
-    if (!lhi_layer_pattern_windows(is, n + 1, model))
+    if (!lhi_layer_pattern_set_windows(is, n + 1, model))
         return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EUNSUPPORTED,
                             err,
                             "longhaul knows layers that see all at equal "
@@ -129,7 +129,7 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status read_attention(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
     static const char *const softmax[] = {"vanilla", "off-by-one", "learnable",
@@ -137,12 +137,12 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported *in,
     uint32_t kind = 0;
     LHI_TRY(read_heads(m, in, err));
     LHI_TRY(read_window(m, in, err));
-    LHI_TRY(lhi_arg_choice(m, LHI_ARG_SOFTMAX_TYPE, softmax, &kind, err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_SOFTMAX_TYPE, softmax, &kind, err));
     in->model.attention_sinks = kind == 2;
     return LH_OK;
 }
 
-static lh_status read_positions(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
     lh_model *model = &in->model;
@@ -150,55 +150,55 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported *in,
                                         "relative",         "none", NULL};
     uint32_t kind = 0, positions = 0;
     LHI_TRY(
-        lhi_arg_choice(m, LHI_ARG_POSITION_EMBEDDING_TYPE, kinds, &kind, err));
-    if (lhi_arg_given(m, LHI_ARG_USE_ROTARY_POSITION_EMBEDDINGS))
+        lhi_arg_get_choice(m, LHI_ARG_POSITION_EMBEDDING_TYPE, kinds, &kind, err));
+    if (lhi_arg_is_given(m, LHI_ARG_USE_ROTARY_POSITION_EMBEDDINGS))
         kind = 1;
     if (kind == 3)
         return lhi_arg_fail(m, LHI_ARG_POSITION_EMBEDDING_TYPE, LH_EUNSUPPORTED,
                             err,
                             "longhaul has no cost of biases by distance in "
                             "attention");
-    LHI_TRY(lhi_arg_need(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1, LHI_MAX_VOCAB,
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1, LHI_MAX_VOCAB,
                          &positions, err));
     model->positions = kind == 0 ? positions : 0;
-    if (kind == 0 && lhi_arg_given(m, LHI_ARG_ROTARY_BASE))
+    if (kind == 0 && lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
         lhi_import_ignore(in, "--rotary-base");
     return kind == 0 ? LH_OK
-                     : lhi_arg_count(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
+                     : lhi_arg_get_integer(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
                                      &model->rope_theta, err);
 }
 
 static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
 {
-    const bool swiglu = lhi_arg_given(m, LHI_ARG_SWIGLU);
+    const bool swiglu = lhi_arg_is_given(m, LHI_ARG_SWIGLU);
     const uint64_t wide = 4 * (uint64_t)model->hidden;
-    model->gated = swiglu || lhi_arg_given(m, LHI_ARG_QUICK_GEGLU);
+    model->gated = swiglu || lhi_arg_is_given(m, LHI_ARG_QUICK_GEGLU);
     model->ffn = (uint32_t)(swiglu ? wide * 2 / 3 / 64 * 64 : wide);
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
                           &model->ffn, err));
-    const bool biased = !lhi_arg_given(m, LHI_ARG_DISABLE_BIAS_LINEAR);
+    const bool biased = !lhi_arg_is_given(m, LHI_ARG_DISABLE_BIAS_LINEAR);
     model->output_bias = model->mlp_bias = biased;
-    model->qkv_bias = biased || lhi_arg_given(m, LHI_ARG_ADD_QKV_BIAS);
+    model->qkv_bias = biased || lhi_arg_is_given(m, LHI_ARG_ADD_QKV_BIAS);
     return LH_OK;
 }
 
-static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
                                     lh_error *err)
 {
     lh_model *model = &in->model;
-    const lhi_given *freq = &m->args[LHI_ARG_MOE_LAYER_FREQ];
+    const lhi_input_value *freq = &m->args[LHI_ARG_MOE_LAYER_FREQ];
     bool *is = LHI_NEW(in->mem, bool, model->layers);
     if (!is)
         return lhi_fail_nomem(err);
-    if (!freq->is)
+    if (!freq->is_given)
         return LH_OK;
-    if (!lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_THESE, is,
+    if (!lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_MULTIPLES, is,
                                 model->layers))
         return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
                             "'%.60s' is neither a number of layers nor a list "
                             "of a 0 or 1 for each of %u, as ([0]*3+[1]*58)",
                             freq->values[0].text, model->layers);
-    if (!lhi_layer_pattern_experts(is, in->mem, model))
+    if (!lhi_layer_pattern_set_experts(is, in->mem, model))
         return lhi_fail_nomem(err);
     if (lh_model_moe_layers(model, 0, model->layers) == 0)
         return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
@@ -212,82 +212,82 @@ static lh_status read_router(const lhi_megatron *m, lh_model *model,
 {
     static const char *const scores[] = {"softmax", "sigmoid", NULL};
     uint32_t router = LH_ROUTER_SOFTMAX;
-    LHI_TRY(lhi_arg_choice(m, LHI_ARG_MOE_ROUTER_SCORE_FUNCTION, scores, &router,
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_ROUTER_SCORE_FUNCTION, scores, &router,
                            err));
     model->router = (lh_router)router;
-    model->raw_shares = router == LH_ROUTER_SOFTMAX &&
+    model->unnormalised_scores = router == LH_ROUTER_SOFTMAX &&
                         model->experts_per_token > 1 &&
-                        lhi_arg_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
-    LHI_TRY(lhi_arg_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
+                        lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
                          &model->routed_scale, err));
     if (model->routed_scale < 0 || model->routed_scale > 1e6)
         return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR, LH_EINPUT,
                             err, "must be from 0 to 1e6");
-    if (!lhi_arg_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
+    if (!lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
         return LH_OK;
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1, model->experts,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1, model->experts,
                           &model->expert_groups, err));
     model->groups_per_token = model->expert_groups;
-    return lhi_arg_count(m, LHI_ARG_MOE_ROUTER_GROUP_TOPK, 1,
+    return lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_GROUP_TOPK, 1,
                          model->expert_groups, &model->groups_per_token, err);
 }
 
-static lh_status read_experts(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
     lh_model *model = &in->model;
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_NUM_EXPERTS, 0, LHI_MAX_WIDTH,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_EXPERTS, 0, LHI_MAX_WIDTH,
                           &model->experts, err));
     if (model->experts == 0)
         return LH_OK;
     model->experts_per_token = 2;
     model->expert_ffn = model->ffn;
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_MOE_ROUTER_TOPK, 1, model->experts,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_TOPK, 1, model->experts,
                           &model->experts_per_token, err));
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_MOE_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
                           &model->expert_ffn, err));
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE, 1,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE, 1,
                           LHI_MAX_VOCAB, &model->shared_expert_ffn, err));
     model->shared_expert_gate =
         model->shared_expert_ffn &&
-        lhi_arg_given(m, LHI_ARG_MOE_SHARED_EXPERT_GATE);
+        lhi_arg_is_given(m, LHI_ARG_MOE_SHARED_EXPERT_GATE);
     model->router_bias = model->mlp_bias;
     LHI_TRY(read_router(m, model, err));
-    if (!lhi_arg_given(m, LHI_ARG_MOE_GROUPED_GEMM))
+    if (!lhi_arg_is_given(m, LHI_ARG_MOE_GROUPED_GEMM))
         lhi_import_note(in, "--num-experts: products of experts are costed as "
                             "with --moe-grouped-gemm");
     return read_expert_layers(m, in, err);
 }
 
-static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported_job *in,
                                  lh_error *err)
 {
     lh_model *model = &in->model;
     uint32_t by = 128, tensor = 1;
-    if (!lhi_arg_given(m, LHI_ARG_VOCAB_SIZE) &&
-        lhi_arg_given(m, LHI_ARG_PADDED_VOCAB_SIZE))
-        return lhi_arg_count(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
+    if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE) &&
+        lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE))
+        return lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
                              &model->vocab, err);
-    if (!lhi_arg_given(m, LHI_ARG_VOCAB_SIZE))
+    if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE))
         return lhi_arg_fail(m, LHI_ARG_VOCAB_SIZE, LH_EINPUT, err,
                             "is missing; Megatron-LM asks its tokenizer, "
                             "longhaul has none: add it with the words that the "
                             "tokenizer knows");
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
                           &model->vocab, err));
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_MAKE_VOCAB_SIZE_DIVISIBLE_BY, 1,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MAKE_VOCAB_SIZE_DIVISIBLE_BY, 1,
                           LHI_MAX_VOCAB, &by, err));
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, 1,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, 1,
                           LHI_MAX_DEGREE, &tensor, err));
     uint64_t to = (uint64_t)by * tensor;
     uint64_t padded = (model->vocab + to - 1) / to * to;
-    if (lhi_arg_given(m, LHI_ARG_PADDED_VOCAB_SIZE)) {
+    if (lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE)) {
         uint32_t given = 0;
-        LHI_TRY(lhi_arg_count(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
+        LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
                               &given, err));
         padded = given;
     }
-    const uint32_t costed = lhi_megatron_words(model->vocab, tensor, &by);
+    const uint32_t costed = lhi_megatron_padded_vocab(model->vocab, tensor, &by);
     if (padded != costed)
         lhi_import_note(in,
                         "--vocab-size: Megatron-LM pads the vocabulary to "
@@ -334,7 +334,7 @@ static bool same_shape(const lh_model *a, const lh_model *b)
 
 static bool same_router(const lh_model *a, const lh_model *b)
 {
-    return a->router == b->router && a->raw_shares == b->raw_shares &&
+    return a->router == b->router && a->unnormalised_scores == b->unnormalised_scores &&
            a->routed_scale == b->routed_scale &&
            a->expert_groups == b->expert_groups &&
            a->groups_per_token == b->groups_per_token;
@@ -369,25 +369,25 @@ static bool same_positions(const lh_model *a, const lh_model *b)
     return !a->rope_theta || !b->rope_theta || a->rope_theta == b->rope_theta;
 }
 
-bool lhi_same_model(const lh_model *a, const lh_model *b)
+bool lhi_has_same_shape(const lh_model *a, const lh_model *b)
 {
     return same_shape(a, b) && same_positions(a, b) && same_experts(a, b) &&
            same_layers(a, b);
 }
 
-void lhi_import_name_model(lhi_imported *in)
+void lhi_import_name_model(lhi_imported_job *in)
 {
     for (const char *const *name = lh_model_presets(); *name; name++) {
         const lh_model *preset = lh_model_preset(*name);
-        if (lhi_same_model(preset, &in->model)) {
-            in->named = preset->name;
+        if (lhi_has_same_shape(preset, &in->model)) {
+            in->model_name = preset->name;
             in->model = *preset;
             return;
         }
     }
 }
 
-lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
+lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
     static const char *const norms[] = {"RMSNorm", "LayerNorm", NULL};
@@ -400,13 +400,13 @@ lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
     LHI_TRY(read_mlp(m, model, err));
     LHI_TRY(read_experts(m, in, err));
     LHI_TRY(read_vocabulary(m, in, err));
-    LHI_TRY(lhi_arg_choice(m, LHI_ARG_NORMALIZATION, norms, &norm, err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_NORMALIZATION, norms, &norm, err));
     model->norm = (lh_norm)norm;
     model->tied_embeddings =
-        !lhi_arg_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
+        !lhi_arg_is_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
     lhi_import_name_model(in);
     if (model->rope_theta && model->rope_theta != 10000 &&
-        !lhi_arg_given(m, LHI_ARG_ROTARY_BASE))
+        !lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
         lhi_import_note(in,
                         "--rotary-base: is not there, so that Megatron-LM "
                         "takes 10000; exports hand on what %s has, %" PRIu32,

@@ -17,20 +17,20 @@ typedef enum lhi_arity {
 /* The treatment of an argument without a counterpart in the job. */
 typedef enum lhi_argument_kind {
     LHI_ARGUMENT_UNKNOWN,
-    LHI_ARGUMENT_FREE,    /* no effect on cost */
+    LHI_ARGUMENT_IGNORED,    /* no effect on cost */
     LHI_ARGUMENT_NOTED,   /* accepted; `why`: how it is costed */
     LHI_ARGUMENT_REFUSED, /* rejected; `why`: the reason */
 } lhi_argument_kind;
 
 /* An argument without a counterpart. */
-typedef struct lhi_argument {
+typedef struct lhi_unmapped_argument {
     lhi_argument_kind kind;
     lhi_arity arity;
     const char *why;
-} lhi_argument;
+} lhi_unmapped_argument;
 
 /* Looks up an argument without a counterpart; `name` is without its dashes. */
-lhi_argument lhi_megatron_argument(const char *name);
+lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
 
 /* The arguments with a counterpart in the job. */
 #define LHI_MEGATRON_LIST(X)                                                   \
@@ -158,41 +158,41 @@ typedef enum lhi_megatron_key {
 typedef struct lhi_megatron {
     const char *file;
     uint32_t gpus; /* torchrun's --nnodes x --nproc-per-node; 0: unknown */
-    lhi_given args[LHI_N_ARGS];
+    lhi_input_value args[LHI_N_ARGS];
 } lhi_megatron;
 
 /* Reads the words of a command line. */
-lh_status lhi_megatron_read(const lhi_argument_words *words, lhi_imported *in,
+lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
                             lhi_megatron *out, lh_error *err);
 
 /* Checks whether an argument is given. */
-bool lhi_arg_given(const lhi_megatron *m, lhi_megatron_key key);
+bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key);
 /* Reports "file:line: --name: " with the problem. */
 lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
                        lh_status code, lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
 /* Reads an integer in least..most; *out is unchanged if it is not given. */
-lh_status lhi_arg_count(const lhi_megatron *m, lhi_megatron_key key,
+lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
                         uint32_t least, uint32_t most, uint32_t *out,
                         lh_error *err);
 /* Reads a mandatory integer. */
-lh_status lhi_arg_need(const lhi_megatron *m, lhi_megatron_key key,
+lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
                        uint32_t least, uint32_t most, uint32_t *out,
                        lh_error *err);
 /* Reads a number; *out is unchanged if it is not given. */
-lh_status lhi_arg_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
+lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
                        lh_error *err);
 /* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
  * is not given. */
-lh_status lhi_arg_choice(const lhi_megatron *m, lhi_megatron_key key,
+lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                          const char *const *names, uint32_t *out,
                          lh_error *err);
 
 /* Derives the model from the arguments, after all are read. */
-lh_status lhi_megatron_model(const lhi_megatron *m, lhi_imported *in,
+lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err);
 /* Derives the pipeline stages from the arguments. */
-lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
+lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err);
 
 #endif

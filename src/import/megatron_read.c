@@ -23,8 +23,8 @@ enum { MOST_NAME = 80 };
 
 /* The reader's position in the words, and the output. */
 typedef struct reader {
-    const lhi_argument_words *words;
-    lhi_imported *in;
+    const lhi_command_line *words;
+    lhi_imported_job *in;
     lhi_megatron *out;
     uint32_t i; /* index of the next word */
 } reader;
@@ -43,10 +43,10 @@ static bool is_name(const char *word)
 typedef struct option {
     char name[MOST_NAME];
     uint32_t line;
-    lhi_given given; /* its values */
+    lhi_input_value given; /* its values */
 } option;
 
-static lh_status read_name(const reader *r, const lhi_argument_word *word,
+static lh_status read_name(const reader *r, const lhi_command_line_word *word,
                            option *o, lh_error *err)
 {
     const char *text = word->text;
@@ -79,12 +79,12 @@ static uint32_t values_behind(const reader *r, lhi_arity arity)
     return n;
 }
 
-static lh_status read_values(reader *r, const lhi_argument_word *word,
+static lh_status read_values(reader *r, const lhi_command_line_word *word,
                              lhi_arity arity, option *o, lh_error *err)
 {
     const char *equals = strchr(word->text, '=');
-    lhi_argument_word *own;
-    o->given = (lhi_given){.is = true, .line = o->line};
+    lhi_command_line_word *own;
+    o->given = (lhi_input_value){.is_given = true, .line = o->line};
     if (!equals) {
         o->given.n = values_behind(r, arity);
         o->given.values = r->words->all + r->i;
@@ -93,9 +93,9 @@ static lh_status read_values(reader *r, const lhi_argument_word *word,
         return lhi_fail(err, LH_EINPUT, "%s:%u: --%s takes no value",
                         r->words->file, o->line, o->name);
     } else {
-        if (!(own = LHI_NEW(r->in->mem, lhi_argument_word, 1)))
+        if (!(own = LHI_NEW(r->in->mem, lhi_command_line_word, 1)))
             return lhi_fail_nomem(err);
-        *own = (lhi_argument_word){equals + 1, o->line};
+        *own = (lhi_command_line_word){equals + 1, o->line};
         o->given.n = 1;
         o->given.values = own;
     }
@@ -114,7 +114,7 @@ static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
 {
     const char *near = NULL;
     for (uint32_t i = 0; i < LHI_N_ARGS && !near; i++)
-        if (lhi_given_is_near(rows[i].shown + DASHES, o->name))
+        if (lhi_is_similar_name(rows[i].shown + DASHES, o->name))
             near = rows[i].shown;
     if (near)
         return lhi_fail(err, LH_EINPUT,
@@ -128,10 +128,10 @@ static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
                     r->words->file, o->line, o->name);
 }
 
-static lh_status read_unread(reader *r, const lhi_argument_word *word,
+static lh_status read_unread(reader *r, const lhi_command_line_word *word,
                              option *o, lh_error *err)
 {
-    const lhi_argument a = lhi_megatron_argument(o->name);
+    const lhi_unmapped_argument a = lhi_megatron_find_unmapped(o->name);
     if (a.kind == LHI_ARGUMENT_UNKNOWN)
         return refuse_unknown(r, o, err);
     LHI_TRY(read_values(r, word, a.arity, o, err));
@@ -147,7 +147,7 @@ static lh_status read_unread(reader *r, const lhi_argument_word *word,
 
 static lh_status read_option(reader *r, lh_error *err)
 {
-    const lhi_argument_word *word = &r->words->all[r->i++];
+    const lhi_command_line_word *word = &r->words->all[r->i++];
     option o;
     LHI_TRY(read_name(r, word, &o, err));
     for (uint32_t i = 0; i < LHI_N_ARGS; i++)
@@ -164,14 +164,14 @@ static lh_status read_option(reader *r, lh_error *err)
 
 static void read_launcher(reader *r)
 {
-    const uint32_t n = lhi_argument_words_start(r->words);
+    const uint32_t n = lhi_command_line_find_arguments(r->words);
     r->i = n;
-    r->out->gpus = lhi_argument_words_gpus(r->words, n);
+    r->out->gpus = lhi_command_line_count_gpus(r->words, n);
     if (n > 0)
         lhi_import_ignore(r->in, r->words->all[n - 1].text);
 }
 
-lh_status lhi_megatron_read(const lhi_argument_words *words, lhi_imported *in,
+lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
                             lhi_megatron *out, lh_error *err)
 {
     reader r = {.words = words, .in = in, .out = out};
@@ -187,14 +187,14 @@ lh_status lhi_megatron_read(const lhi_argument_words *words, lhi_imported *in,
 /* --- values ------------------------------------------------------------------
  */
 
-bool lhi_arg_given(const lhi_megatron *m, lhi_megatron_key key)
+bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key)
 {
-    return m->args[key].is;
+    return m->args[key].is_given;
 }
 
-static lhi_given_key key_of(const lhi_megatron *m, lhi_megatron_key key)
+static lhi_input_key key_of(const lhi_megatron *m, lhi_megatron_key key)
 {
-    return (lhi_given_key){m->file, rows[key].shown, &m->args[key]};
+    return (lhi_input_key){m->file, rows[key].shown, &m->args[key]};
 }
 
 lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
@@ -205,36 +205,36 @@ lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
     va_start(list, format);
     vsnprintf(why, sizeof why, format, list);
     va_end(list);
-    return lhi_given_fail(key_of(m, key), code, err, "%s", why);
+    return lhi_input_value_fail(key_of(m, key), code, err, "%s", why);
 }
 
-lh_status lhi_arg_count(const lhi_megatron *m, lhi_megatron_key key,
+lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
                         uint32_t least, uint32_t most, uint32_t *out,
                         lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(lhi_given_count(key_of(m, key), least, most, &number, err));
+    LHI_TRY(lhi_input_value_get_integer(key_of(m, key), least, most, &number, err));
     *out = (uint32_t)number;
     return LH_OK;
 }
 
-lh_status lhi_arg_need(const lhi_megatron *m, lhi_megatron_key key,
+lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
                        uint32_t least, uint32_t most, uint32_t *out,
                        lh_error *err)
 {
-    if (!lhi_arg_given(m, key))
+    if (!lhi_arg_is_given(m, key))
         return lhi_arg_fail(m, key, LH_EINPUT, err, "is missing");
-    return lhi_arg_count(m, key, least, most, out, err);
+    return lhi_arg_get_integer(m, key, least, most, out, err);
 }
 
-lh_status lhi_arg_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
+lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
                        lh_error *err)
 {
-    return lhi_given_real(key_of(m, key), out, err);
+    return lhi_input_value_get_real(key_of(m, key), out, err);
 }
 
-lh_status lhi_arg_choice(const lhi_megatron *m, lhi_megatron_key key,
+lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                          const char *const *names, uint32_t *out, lh_error *err)
 {
-    return lhi_given_choice(key_of(m, key), names, out, err);
+    return lhi_input_value_get_choice(key_of(m, key), names, out, err);
 }

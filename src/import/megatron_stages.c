@@ -111,7 +111,7 @@ static void read_layout_string(stages *s, const char *at)
             s->embedding ? "has no L at its end" : "does not begin with E";
 }
 
-static lh_status stages_of_string(const lhi_megatron *m, lhi_imported *in,
+static lh_status stages_of_string(const lhi_megatron *m, lhi_imported_job *in,
                                   stages *s, lh_error *err)
 {
     const lhi_megatron_key key = LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT;
@@ -154,7 +154,7 @@ typedef struct split {
     bool embedding, loss; /* count as a layer */
 } split;
 
-static lh_status read_split(const lhi_megatron *m, const lhi_imported *in,
+static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
                             split *s, lh_error *err)
 {
     const uint32_t most = in->model.layers;
@@ -162,13 +162,13 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported *in,
         .pipeline = in->layout.pipeline,
         .virtual_stages = 1,
         .embedding =
-            lhi_arg_given(m, LHI_ARG_ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT),
-        .loss = lhi_arg_given(m, LHI_ARG_ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT)};
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_DECODER_FIRST_PIPELINE_NUM_LAYERS, 1, most,
+            lhi_arg_is_given(m, LHI_ARG_ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT),
+        .loss = lhi_arg_is_given(m, LHI_ARG_ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT)};
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DECODER_FIRST_PIPELINE_NUM_LAYERS, 1, most,
                           &s->first, err));
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS, 1, most,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS, 1, most,
                           &s->last, err));
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK, 1,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK, 1,
                           most + 2, &s->virtual_stages, err));
     if ((s->first || s->last) && (s->embedding || s->loss))
         return lhi_fail(err, LH_EINPUT,
@@ -178,7 +178,7 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported *in,
                         m->file);
     uint32_t of_each = 0;
     const lhi_megatron_key key = LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE;
-    LHI_TRY(lhi_arg_count(m, key, 1, most, &of_each, err));
+    LHI_TRY(lhi_arg_get_integer(m, key, 1, most, &of_each, err));
     if (of_each == 0)
         return LH_OK;
     const uint32_t layers = most + s->embedding + s->loss;
@@ -195,7 +195,7 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status fail_uneven(const lhi_megatron *m, const lhi_imported *in,
+static lh_status fail_unequal_split(const lhi_megatron *m, const lhi_imported_job *in,
                              const split *s, lh_error *err)
 {
     return lhi_arg_fail(
@@ -208,7 +208,7 @@ static lh_status fail_uneven(const lhi_megatron *m, const lhi_imported *in,
                                   : "");
 }
 
-static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported *in,
+static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported_job *in,
                                    const split *s, uint32_t *layers,
                                    lh_error *err)
 {
@@ -216,11 +216,11 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported *in,
     uint32_t ranks = s->pipeline - (s->first > 0) - (s->last > 0);
     uint32_t left = in->model.layers + s->embedding + s->loss;
     if ((uint64_t)s->first + s->last > left || s->first % v || s->last % v)
-        return fail_uneven(m, in, s, err);
+        return fail_unequal_split(m, in, s, err);
     left -= s->first + s->last;
     if ((ranks == 0) != (left == 0) ||
         (ranks && (left % ranks || left / ranks % v)))
-        return fail_uneven(m, in, s, err);
+        return fail_unequal_split(m, in, s, err);
     const uint32_t each = ranks ? left / ranks / v : 0;
     for (uint32_t i = 0; i < s->pipeline * v; i++) {
         uint32_t rank = i % s->pipeline;
@@ -237,12 +237,12 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported *in,
 /* --- several ranks
  * ------------------------------------------------------------- */
 
-static uint32_t ways_given(const lhi_megatron *m)
+static uint32_t count_given_notations(const lhi_megatron *m)
 {
-    return (uint32_t)lhi_arg_given(
+    return (uint32_t)lhi_arg_is_given(
                m, LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE) +
-           lhi_arg_given(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK) +
-           lhi_arg_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT);
+           lhi_arg_is_given(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK) +
+           lhi_arg_is_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT);
 }
 
 /* --- one rank
@@ -258,7 +258,7 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
         LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS,
         LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT};
     for (size_t i = 0; i < sizeof several / sizeof *several; i++)
-        if (lhi_arg_given(m, several[i]))
+        if (lhi_arg_is_given(m, several[i]))
             return lhi_arg_fail(m, several[i], LH_EINPUT, err,
                                 "needs several ranks in the pipeline, and "
                                 "--pipeline-model-parallel-size is 1");
@@ -266,31 +266,31 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
 }
 
 /* Notes that buckets are costed as described by `costed`, not as given. */
-static void note_buckets(const lhi_megatron *m, lhi_imported *in,
+static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
                          const char *costed)
 {
     static const lhi_megatron_key keys[] = {LHI_ARG_DDP_NUM_BUCKETS,
                                             LHI_ARG_DDP_BUCKET_SIZE};
     static const char *const names[] = {"num-buckets", "bucket-size"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (lhi_arg_given(m, keys[i]))
+        if (lhi_arg_is_given(m, keys[i]))
             lhi_import_note(in, "--ddp-%s: %s", names[i], costed);
 }
 
 /* Estimates the number of buckets from their size: by default the larger of 40
  * million parameters and one million per replica, where context-parallel ranks
  * count as replicas. */
-static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
+static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported_job *in,
                                   lh_error *err)
 {
     lh_layout *l = &in->layout;
     const double replicas = (double)l->data * l->context;
     const uint32_t layers = in->model.layers;
     double size = replicas > 40 ? 1e6 * replicas : 40e6, given = 0;
-    LHI_TRY(lhi_arg_real(m, LHI_ARG_DDP_BUCKET_SIZE, &given, err));
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_DDP_BUCKET_SIZE, &given, err));
     if (given >= 1)
         size = given;
-    const double n = lhi_layout_all_params(&in->model, l) / size;
+    const double n = lhi_layout_count_all_params(&in->model, l) / size;
     l->chunks_per_device = n <= 1 ? 1 : n >= layers ? layers : (uint32_t)n;
     if (replicas > 1)
         lhi_import_note(in,
@@ -303,24 +303,24 @@ static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
 }
 
 /* Reads the gradient buckets, whose reduction overlaps with passes. */
-static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
     lh_layout *l = &in->layout;
     l->chunks_per_device = 1;
-    if (!lhi_arg_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
+    if (!lhi_arg_is_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
         return LH_OK;
-    if (in->training.zero == 3 && !lhi_arg_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
+    if (in->training.zero == 3 && !lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
         note_buckets(m, in,
                      "parameters and gradients are costed layer by layer");
         return LH_OK;
     }
-    if (!lhi_arg_given(m, LHI_ARG_DDP_NUM_BUCKETS))
+    if (!lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS))
         return estimate_buckets(m, in, err);
-    if (lhi_arg_given(m, LHI_ARG_DDP_BUCKET_SIZE))
+    if (lhi_arg_is_given(m, LHI_ARG_DDP_BUCKET_SIZE))
         return lhi_arg_fail(m, LHI_ARG_DDP_BUCKET_SIZE, LH_EINPUT, err,
                             "does not go with --ddp-num-buckets");
-    LHI_TRY(lhi_arg_count(m, LHI_ARG_DDP_NUM_BUCKETS, 1, 1u << 20,
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DDP_NUM_BUCKETS, 1, 1u << 20,
                           &l->chunks_per_device, err));
     if (l->chunks_per_device > in->model.layers) {
         l->chunks_per_device = in->model.layers;
@@ -333,7 +333,7 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
 /* --- pipeline
  * --------------------------------------------------------------------- */
 
-static lh_status read_pipeline(const lhi_megatron *m, lhi_imported *in,
+static lh_status read_pipeline(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {
     lh_layout *l = &in->layout;
@@ -345,10 +345,10 @@ static lh_status read_pipeline(const lhi_megatron *m, lhi_imported *in,
     text.layers = LHI_NEW(in->mem, uint32_t, most);
     if (!text.layers)
         return lhi_fail_nomem(err);
-    if (lhi_arg_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT))
+    if (lhi_arg_is_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT))
         LHI_TRY(stages_of_string(m, in, &text, err));
     else if (wanted > most)
-        return fail_uneven(m, in, &s, err);
+        return fail_unequal_split(m, in, &s, err);
     else
         LHI_TRY(stages_of_numbers(m, in, &s, text.layers, err));
     l->n_chunk_layers = l->pipeline * l->chunks_per_device;
@@ -356,11 +356,11 @@ static lh_status read_pipeline(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
+lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
     lh_layout *l = &in->layout;
-    if (ways_given(m) > 1)
+    if (count_given_notations(m) > 1)
         return lhi_fail(err, LH_EINPUT,
                         "%s: --num-layers-per-virtual-pipeline-stage, "
                         "--num-virtual-stages-per-pipeline-rank and "

@@ -451,14 +451,14 @@ static const char *const free_lists[] = {"data-path",
                                          NULL};
 
 /* An argument with its text. */
-typedef struct said {
+typedef struct explained_argument {
     const char *name;
     lhi_arity arity;
     const char *why;
-} said;
+} explained_argument;
 
 /* Accepted; the text describes the cost model's assumption. */
-static const said noted[] = {
+static const explained_argument noted[] = {
     {"apply-query-key-layer-scaling", LHI_ARITY_FLAG,
      "attention is costed as its backend has it"},
     {"apply-residual-connection-post-layernorm", LHI_ARITY_FLAG,
@@ -664,7 +664,7 @@ static const said noted[] = {
 };
 
 /* Rejected; the text gives the reason. */
-static const said refused[] = {
+static const explained_argument refused[] = {
     {"batch-size", LHI_ARITY_ONE,
      "is no longer taken by Megatron-LM; use --micro-batch-size"},
     {"checkpoint-activations", LHI_ARITY_FLAG,
@@ -728,7 +728,7 @@ static bool is_listed(const char *const *names, const char *name)
     return false;
 }
 
-static const said *find_said(const said *rows, size_t n, const char *name)
+static const explained_argument *find_explained(const explained_argument *rows, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -736,7 +736,7 @@ static const said *find_said(const said *rows, size_t n, const char *name)
     return NULL;
 }
 
-lhi_argument lhi_megatron_argument(const char *name)
+lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name)
 {
     static const struct {
         const char *const *names;
@@ -744,15 +744,15 @@ lhi_argument lhi_megatron_argument(const char *name)
     } lists[] = {{free_flags, LHI_ARITY_FLAG},
                  {free_values, LHI_ARITY_ONE},
                  {free_lists, LHI_ARITY_SOME}};
-    const said *row;
+    const explained_argument *row;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (is_listed(lists[i].names, name))
-            return (lhi_argument){LHI_ARGUMENT_FREE, lists[i].arity, NULL};
-    row = find_said(noted, sizeof noted / sizeof *noted, name);
+            return (lhi_unmapped_argument){LHI_ARGUMENT_IGNORED, lists[i].arity, NULL};
+    row = find_explained(noted, sizeof noted / sizeof *noted, name);
     if (row)
-        return (lhi_argument){LHI_ARGUMENT_NOTED, row->arity, row->why};
-    row = find_said(refused, sizeof refused / sizeof *refused, name);
+        return (lhi_unmapped_argument){LHI_ARGUMENT_NOTED, row->arity, row->why};
+    row = find_explained(refused, sizeof refused / sizeof *refused, name);
     if (row)
-        return (lhi_argument){LHI_ARGUMENT_REFUSED, row->arity, row->why};
-    return (lhi_argument){LHI_ARGUMENT_UNKNOWN, LHI_ARITY_FLAG, NULL};
+        return (lhi_unmapped_argument){LHI_ARGUMENT_REFUSED, row->arity, row->why};
+    return (lhi_unmapped_argument){LHI_ARGUMENT_UNKNOWN, LHI_ARITY_FLAG, NULL};
 }

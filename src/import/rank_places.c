@@ -10,13 +10,13 @@
 #include <string.h>
 
 /* The state of reading placement comments. */
-typedef struct places {
-    lhi_imported *in;
+typedef struct placement_reader {
+    lhi_imported_job *in;
     const lh_import_options *o;
     uint32_t n_sites;
     uint64_t used[LH_MAX_DATACENTERS]; /* GPUs */
     bool failed;                       /* out of memory */
-} places;
+} placement_reader;
 
 static const char remark[] = "# Ranks ";
 
@@ -24,10 +24,10 @@ static const char remark[] = "# Ranks ";
  */
 
 /* A parsed line: the first and last rank, and the datacenter. */
-typedef struct place_line {
+typedef struct placement_line {
     uint64_t first, last;
     char *name;
-} place_line;
+} placement_line;
 
 /* Reads the number at *at and the text `then`, and advances *at past both. */
 static bool read_rank(char **at, const char *then, uint64_t *out)
@@ -42,7 +42,7 @@ static bool read_rank(char **at, const char *then, uint64_t *out)
 }
 
 /* Parses "0 to 127: east". */
-static bool read_place(char *text, place_line *out)
+static bool parse_placement(char *text, placement_line *out)
 {
     char *at = text, *end = text + strlen(text);
     while (end > text && strchr(" \t\r", end[-1]))
@@ -75,11 +75,11 @@ static const char *next_remark(const char *at, const char *begin,
  */
 
 /* Compares with a datacenter's name as exports escape it. */
-static bool is_called(places *p, uint32_t i, const char *name)
+static bool has_name(placement_reader *p, uint32_t i, const char *name)
 {
     char own[16];
     lhi_text shown = {0};
-    lhi_text_add_shown(&shown,
+    lhi_text_add_escaped(&shown,
                        p->o->cluster ? p->o->cluster->datacenters[i].name
                                      : lhi_draft_site_name(i, own),
                        SIZE_MAX);
@@ -90,11 +90,11 @@ static bool is_called(places *p, uint32_t i, const char *name)
 }
 
 /* Returns the datacenter's GPUs; UINT64_MAX: unlimited, sized to the ranks. */
-static uint64_t gpus_of_site(const places *p, uint32_t i)
+static uint64_t gpus_of_site(const placement_reader *p, uint32_t i)
 {
     if (p->o->cluster)
         return p->o->cluster->datacenters[i].gpus;
-    if (!lhi_import_gpus(p->o))
+    if (!lhi_import_count_gpus(p->o))
         return UINT64_MAX;
     const lh_draft_site *site = &p->o->machines->sites[i];
     return (uint64_t)site->nodes * lhi_draft_node_gpus(site);
@@ -105,55 +105,55 @@ static uint64_t gpus_of_site(const places *p, uint32_t i)
 
 /* Discards all placement comments with a note; ranks then fill the datacenters
  * in order. */
-static bool leave_places(places *p, const char *why, const char *what)
+static bool discard_placement(placement_reader *p, const char *why, const char *what)
 {
     if (p->n_sites > 1)
         lhi_import_note(p->in,
                         "# Ranks ... %.80s: %s; datacenters take ranks in the "
                         "order in which the cluster names them",
                         what, why);
-    p->in->n_rank_stretches = 0;
+    p->in->n_rank_ranges = 0;
     return false;
 }
 
 /* Adds one line. Returns false if it conflicts with the machines or the
  * preceding lines, or with p->failed. */
-static bool add_place(places *p, const place_line *line)
+static bool add_placement(placement_reader *p, const placement_line *line)
 {
-    lhi_imported *in = p->in;
-    const uint64_t next = in->n_rank_stretches
-                              ? in->rank_stretches[in->n_rank_stretches - 1].end
+    lhi_imported_job *in = p->in;
+    const uint64_t next = in->n_rank_ranges
+                              ? in->rank_ranges[in->n_rank_ranges - 1].end
                               : 0;
     uint32_t i = 0;
-    while (i < p->n_sites && !is_called(p, i, line->name))
+    while (i < p->n_sites && !has_name(p, i, line->name))
         i++;
     if (p->failed)
         return false;
     if (i == p->n_sites)
-        return leave_places(p, "is none of the datacenters", line->name);
+        return discard_placement(p, "is none of the datacenters", line->name);
     if (line->first != next || line->last >= LH_MAX_GPUS)
-        return leave_places(p, "ranks do not follow those of the line before",
+        return discard_placement(p, "ranks do not follow those of the line before",
                             line->name);
     p->used[i] += line->last + 1 - line->first;
     if (p->used[i] > gpus_of_site(p, i))
-        return leave_places(p, "has fewer GPUs", line->name);
-    in->rank_stretches[in->n_rank_stretches++] =
-        (lhi_rank_stretch){line->last + 1, i};
+        return discard_placement(p, "has fewer GPUs", line->name);
+    in->rank_ranges[in->n_rank_ranges++] =
+        (lhi_rank_range){line->last + 1, i};
     return true;
 }
 
-static uint64_t ranks_placed(const lhi_imported *in)
+static uint64_t count_placed_ranks(const lhi_imported_job *in)
 {
-    return in->n_rank_stretches
-               ? in->rank_stretches[in->n_rank_stretches - 1].end
+    return in->n_rank_ranges
+               ? in->rank_ranges[in->n_rank_ranges - 1].end
                : 0;
 }
 
-lh_status lhi_import_places(const char *text, size_t len,
-                            const lh_import_options *options, lhi_imported *in,
+lh_status lhi_import_read_placement(const char *text, size_t len,
+                            const lh_import_options *options, lhi_imported_job *in,
                             lh_error *err)
 {
-    places p = {.in = in, .o = options};
+    placement_reader p = {.in = in, .o = options};
     const char *const end = text + len;
     uint32_t n = 0;
     p.n_sites = options->cluster ? options->cluster->n_datacenters
@@ -162,24 +162,24 @@ lh_status lhi_import_places(const char *text, size_t len,
         n++;
     if (n == 0)
         return LH_OK;
-    in->rank_stretches = LHI_NEW(in->mem, lhi_rank_stretch, n);
-    if (!in->rank_stretches)
+    in->rank_ranges = LHI_NEW(in->mem, lhi_rank_range, n);
+    if (!in->rank_ranges)
         return lhi_fail_nomem(err);
     for (const char *at = text; (at = next_remark(at, text, end));) {
-        place_line line;
+        placement_line line;
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         char *own =
             lhi_arena_strndup(in->mem, at, (size_t)((stop ? stop : end) - at));
         if (!own)
             return lhi_fail_nomem(err);
-        if (!read_place(own, &line)) {
-            leave_places(&p, "is not \"FIRST to LAST: DATACENTER\"", own);
+        if (!parse_placement(own, &line)) {
+            discard_placement(&p, "is not \"FIRST to LAST: DATACENTER\"", own);
             return LH_OK;
         }
-        if (!add_place(&p, &line))
+        if (!add_placement(&p, &line))
             return p.failed ? lhi_fail_nomem(err) : LH_OK;
     }
-    const uint64_t there = lhi_import_gpus(options), placed = ranks_placed(in);
+    const uint64_t there = lhi_import_count_gpus(options), placed = count_placed_ranks(in);
     if (there > placed)
         lhi_import_note(in,
                         "# Ranks: these remarks place %" PRIu64 " ranks, which "
@@ -190,11 +190,11 @@ lh_status lhi_import_places(const char *text, size_t len,
 
 lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
                                const lh_import_options *options,
-                               const lhi_imported *in, uint64_t *gpus,
+                               const lhi_imported_job *in, uint64_t *gpus,
                                lh_error *err)
 {
-    const uint64_t placed = ranks_placed(in);
-    const uint64_t there = placed ? placed : lhi_import_gpus(options);
+    const uint64_t placed = count_placed_ranks(in);
+    const uint64_t there = placed ? placed : lhi_import_count_gpus(options);
     if (there && launched && there != launched)
         return lhi_fail(err, LH_EINPUT,
                         placed ? "%s: starts %u processes, but its remarks "

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const char *dashes(const lhi_titan *t)
+static const char *find_key_prefix(const lhi_titan *t)
 {
     return t->form == LHI_TITAN_TOML ? "" : "--";
 }
@@ -22,7 +22,7 @@ typedef struct data_degrees {
 
 /* Determines the degrees; torchtitan's -1 means the degree that uses all
  * remaining GPUs. */
-static lh_status find_replicas(const lhi_titan *t, lhi_imported *in,
+static lh_status find_replicas(const lhi_titan *t, lhi_imported_job *in,
                                const lh_import_options *options,
                                data_degrees *d, lh_error *err)
 {
@@ -55,14 +55,14 @@ static lh_status find_replicas(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported *in,
+static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
                                      uint64_t sharers, lh_error *err)
 {
     lh_layout *l = &in->layout;
     uint32_t expert = 1, cut = 1;
     LHI_TRY(
-        lhi_titan_count(t, LHI_TITAN_EXPERT, 1, LHI_MAX_DEGREE, &expert, err));
-    LHI_TRY(lhi_titan_count(t, LHI_TITAN_EXPERT_TENSOR, 1, LHI_MAX_DEGREE, &cut,
+        lhi_titan_get_integer(t, LHI_TITAN_EXPERT, 1, LHI_MAX_DEGREE, &expert, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_EXPERT_TENSOR, 1, LHI_MAX_DEGREE, &cut,
                             err));
     l->expert = 1;
     if (!in->model.experts)
@@ -84,7 +84,7 @@ static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status read_degrees(const lhi_titan *t, lhi_imported *in,
+static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
                               const lh_import_options *options, data_degrees *d,
                               lh_error *err)
 {
@@ -99,9 +99,9 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported *in,
                    {LHI_TITAN_PIPELINE, &l->pipeline},
                    {LHI_TITAN_REPLICATE, &d->replicate}};
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
-        LHI_TRY(lhi_titan_count(t, degrees[i].key, 1, LHI_MAX_DEGREE,
+        LHI_TRY(lhi_titan_get_integer(t, degrees[i].key, 1, LHI_MAX_DEGREE,
                                 degrees[i].to, err));
-    LHI_TRY(lhi_titan_open_count(t, LHI_TITAN_SHARD, &d->shard, err));
+    LHI_TRY(lhi_titan_get_optional_integer(t, LHI_TITAN_SHARD, &d->shard, err));
     if (d->shard > LHI_MAX_DEGREE)
         return lhi_titan_fail(t, LHI_TITAN_SHARD, LH_EINPUT, err,
                               "is more than %u", LHI_MAX_DEGREE);
@@ -118,13 +118,13 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported *in,
 /* --- training ----------------------------------------------------------------
  */
 
-static lh_status read_state(const lhi_titan *t, lhi_imported *in,
+static lh_status read_state(const lhi_titan *t, lhi_imported_job *in,
                             const data_degrees *d, lh_error *err)
 {
     static const char *const policies[] = {"default", "always", "never", NULL};
     const lh_layout *l = &in->layout;
     uint32_t policy = 0;
-    LHI_TRY(lhi_titan_choice(t, LHI_TITAN_RESHARD, policies, &policy, err));
+    LHI_TRY(lhi_titan_get_choice(t, LHI_TITAN_RESHARD, policies, &policy, err));
     const bool reshards = policy == 1 || (policy == 0 && l->pipeline == 1);
     in->training.zero_given = true;
     in->training.zero = d->shard == 1 && l->context == 1 ? 0 : reshards ? 3 : 2;
@@ -141,7 +141,7 @@ static lh_status read_state(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status read_recompute(const lhi_titan *t, lhi_imported *in,
+static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
     static const char *const kinds[] = {
@@ -149,9 +149,9 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported *in,
     const char *const key = t->form == LHI_TITAN_TOML
                                 ? "activation_checkpoint.mode"
                                 : "activation-checkpoint";
-    const char *nth = lhi_titan_word(t, LHI_TITAN_AC_OPTION);
+    const char *nth = lhi_titan_get_string(t, LHI_TITAN_AC_OPTION);
     uint32_t kind = 2;
-    LHI_TRY(lhi_titan_choice(t, LHI_TITAN_AC_MODE, kinds, &kind, err));
+    LHI_TRY(lhi_titan_get_choice(t, LHI_TITAN_AC_MODE, kinds, &kind, err));
     if (t->form == LHI_TITAN_TOML && !nth)
         nth = "2";
     if (kind == 2 && nth && strcmp(nth, "1") == 0)
@@ -183,26 +183,26 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported *in,
     return LH_OK;
 }
 
-static bool has_rounds(uint32_t n, uint32_t ranks)
+static bool has_equal_rounds(uint32_t n, uint32_t ranks)
 {
     return n % (n < ranks ? 1 : n / ranks) == 0;
 }
 
 /* Checks that PyTorch's named interleaved schedules get rounds of equal size
  * (ScheduleInterleaved1F1B). */
-static lh_status check_rounds(const lhi_titan *t, const lhi_imported *in,
+static lh_status check_rounds(const lhi_titan *t, const lhi_imported_job *in,
                               uint32_t n, lh_error *err)
 {
     const lh_layout *l = &in->layout;
-    const char *csv = lhi_titan_word(t, LHI_TITAN_SCHEDULE_CSV);
+    const char *csv = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE_CSV);
     uint32_t less = n, more = n;
     if (l->pipeline == 1 || (csv && *csv) ||
         strcmp(l->schedule, "interleaved-1f1b") != 0 ||
-        has_rounds(n, l->pipeline))
+        has_equal_rounds(n, l->pipeline))
         return LH_OK;
-    while (!has_rounds(less, l->pipeline))
+    while (!has_equal_rounds(less, l->pipeline))
         less--;
-    while (!has_rounds(more, l->pipeline))
+    while (!has_equal_rounds(more, l->pipeline))
         more++;
     return lhi_titan_fail(t, LHI_TITAN_LOCAL_BATCH, LH_EINPUT, err,
                           "is %u microbatches, which PyTorch's interleaved "
@@ -213,17 +213,17 @@ static lh_status check_rounds(const lhi_titan *t, const lhi_imported *in,
 
 /* Reads the batch sizes. A pipeline processes local_batch_size samples at a
  * time, each gradient accumulation step separately. */
-static lh_status read_batch(const lhi_titan *t, lhi_imported *in, lh_error *err)
+static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in, lh_error *err)
 {
     lh_layout *l = &in->layout;
     uint32_t local = 8, global = 0, at_a_time = 1;
     in->training.sequence = 2048;
-    LHI_TRY(lhi_titan_count(t, LHI_TITAN_SEQUENCE, 1, LHI_MAX_VOCAB,
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_SEQUENCE, 1, LHI_MAX_VOCAB,
                             &in->training.sequence, err));
     LHI_TRY(
-        lhi_titan_count(t, LHI_TITAN_LOCAL_BATCH, 1, 1u << 20, &local, err));
-    LHI_TRY(lhi_titan_open_count(t, LHI_TITAN_GLOBAL_BATCH, &global, err));
-    LHI_TRY(lhi_titan_count(t, LHI_TITAN_MICROBATCH, 1, LHI_MAX_DEGREE,
+        lhi_titan_get_integer(t, LHI_TITAN_LOCAL_BATCH, 1, 1u << 20, &local, err));
+    LHI_TRY(lhi_titan_get_optional_integer(t, LHI_TITAN_GLOBAL_BATCH, &global, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_MICROBATCH, 1, LHI_MAX_DEGREE,
                             &at_a_time, err));
     const uint64_t share = (uint64_t)local * l->data;
     if (!global && share <= 1u << 30)
@@ -250,20 +250,20 @@ static lh_status read_batch(const lhi_titan *t, lhi_imported *in, lh_error *err)
                         "%straining.global_batch_size: one pipeline of all "
                         "microbatches is costed; torchtitan fills and "
                         "drains it %u times",
-                        dashes(t), (uint32_t)(global / share));
+                        find_key_prefix(t), (uint32_t)(global / share));
     return LH_OK;
 }
 
-static lh_status read_training(const lhi_titan *t, lhi_imported *in,
+static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
                                const data_degrees *d, lh_error *err)
 {
     static const char *const precisions[] = {"bfloat16", "float32", NULL};
     static const char *const optimizers[] = {"AdamW", "Adam", NULL};
     uint32_t precision = 0, optimizer = 0;
     LHI_TRY(
-        lhi_titan_choice(t, LHI_TITAN_PRECISION, precisions, &precision, err));
+        lhi_titan_get_choice(t, LHI_TITAN_PRECISION, precisions, &precision, err));
     LHI_TRY(
-        lhi_titan_choice(t, LHI_TITAN_OPTIMIZER, optimizers, &optimizer, err));
+        lhi_titan_get_choice(t, LHI_TITAN_OPTIMIZER, optimizers, &optimizer, err));
     in->training.precision = precision ? LH_PRECISION_FP32 : LH_PRECISION_BF16;
     in->training.optimizer = LH_OPTIMIZER_ADAMW;
     in->training.dropout_given = true;
@@ -276,9 +276,9 @@ static lh_status read_training(const lhi_titan *t, lhi_imported *in,
  */
 
 /* Reads which matrix products use FP8. */
-static lh_status read_converters(lhi_titan *t, lhi_imported *in, lh_error *err)
+static lh_status read_converters(lhi_titan *t, lhi_imported_job *in, lh_error *err)
 {
-    const lhi_given *given = &t->keys[LHI_TITAN_CONVERTERS];
+    const lhi_input_value *given = &t->keys[LHI_TITAN_CONVERTERS];
     static const char *const known[] = {
         "float8", "quantize.linear.float8", "quantize.grouped_mm.float8",
         "mx",     "quantize.linear.mx",     "quantize.grouped_mm.mx",
@@ -292,16 +292,16 @@ static lh_status read_converters(lhi_titan *t, lhi_imported *in, lh_error *err)
                                   "longhaul has no cost of '%.60s'; use "
                                   "quantize.linear.float8, or leave it out",
                                   given->values[i].text);
-        t->in_8_bits = true;
+        t->uses_fp8 = true;
     }
-    for (uint32_t i = 0; i < t->n_quantum; i++) {
-        if (t->in_8_bits)
-            lhi_import_note(in, "%s: %s", t->quantum[i]->name,
-                            t->quantum[i]->why);
+    for (uint32_t i = 0; i < t->n_fp8_notes; i++) {
+        if (t->uses_fp8)
+            lhi_import_note(in, "%s: %s", t->fp8_notes[i]->name,
+                            t->fp8_notes[i]->why);
         else
-            lhi_import_ignore(in, t->quantum[i]->name);
+            lhi_import_ignore(in, t->fp8_notes[i]->name);
     }
-    if (!t->in_8_bits)
+    if (!t->uses_fp8)
         return LH_OK;
     in->framework.fp8 = LH_FP8_MATMUL;
     in->target = in->plan_for = LH_TARGET_ANY;
@@ -314,26 +314,26 @@ static lh_status read_converters(lhi_titan *t, lhi_imported *in, lh_error *err)
     return LH_OK;
 }
 
-static void read_compiled(const lhi_titan *t, lhi_imported *in)
+static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
 {
-    const lhi_given *parts = &t->keys[LHI_TITAN_COMPONENTS];
-    bool model = !parts->is;
+    const lhi_input_value *parts = &t->keys[LHI_TITAN_COMPONENTS];
+    bool model = !parts->is_given;
     for (uint32_t i = 0; i < parts->n; i++)
         model = model || strstr(parts->values[i].text, "model");
-    if (!model || !lhi_titan_truth(t, LHI_TITAN_COMPILE, false))
+    if (!model || !lhi_titan_get_bool(t, LHI_TITAN_COMPILE, false))
         lhi_import_note(in,
                         "%scompile.enable: is not there for the model, and "
                         "what passes do between products is costed as "
                         "compiled",
-                        dashes(t));
+                        find_key_prefix(t));
 }
 
-static lh_status read_dispatcher(lhi_titan *t, lhi_imported *in, lh_error *err)
+static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in, lh_error *err)
 {
     static const char *const backends[] = {"standard", "deepep", NULL};
     uint32_t backend = 0;
     LHI_TRY(
-        lhi_titan_choice(t, LHI_TITAN_EXPERT_BACKEND, backends, &backend, err));
+        lhi_titan_get_choice(t, LHI_TITAN_EXPERT_BACKEND, backends, &backend, err));
     if (!in->model.experts || in->layout.expert == 1 ||
         !(backend == 1 || t->deepep))
         return LH_OK;
@@ -348,24 +348,24 @@ static lh_status read_dispatcher(lhi_titan *t, lhi_imported *in, lh_error *err)
     return LH_OK;
 }
 
-static lh_status read_framework(lhi_titan *t, lhi_imported *in, lh_error *err)
+static lh_status read_framework(lhi_titan *t, lhi_imported_job *in, lh_error *err)
 {
     lh_framework *f = &in->framework;
     const bool asynchronous =
-        lhi_titan_truth(t, LHI_TITAN_ASYNC_TENSOR, false) ||
-        lhi_titan_truth(t, LHI_TITAN_ASYNC_TENSOR_TOML, false);
+        lhi_titan_get_bool(t, LHI_TITAN_ASYNC_TENSOR, false) ||
+        lhi_titan_get_bool(t, LHI_TITAN_ASYNC_TENSOR_TOML, false);
     f->given = true;
     f->preset = LH_FRAMEWORK_TORCHTITAN;
     f->no_sequence_parallel =
         in->layout.tensor > 1 &&
-        !lhi_titan_truth(t, LHI_TITAN_SEQUENCE_PARALLEL, true);
+        !lhi_titan_get_bool(t, LHI_TITAN_SEQUENCE_PARALLEL, true);
     f->overlap_tensor = asynchronous && in->layout.tensor > 1;
     if (f->overlap_tensor > 0)
         lhi_import_note(in,
                         "%s%s.enable_async_tensor_parallel: all of that "
                         "communication is costed behind compute; change "
                         "framework.overlap.tensor where less is",
-                        dashes(t),
+                        find_key_prefix(t),
                         t->form == LHI_TITAN_TOML ? "parallelism" : "compile");
     read_compiled(t, in);
     LHI_TRY(read_dispatcher(t, in, err));
@@ -375,7 +375,7 @@ static lh_status read_framework(lhi_titan *t, lhi_imported *in, lh_error *err)
 lh_status lhi_import_torchtitan_text(const char *text, size_t len,
                                      const char *name,
                                      const lh_import_options *options,
-                                     lhi_imported *in, lh_error *err)
+                                     lhi_imported_job *in, lh_error *err)
 {
     data_degrees d;
     lhi_titan *t = LHI_NEW(in->mem, lhi_titan, 1);
@@ -383,11 +383,11 @@ lh_status lhi_import_torchtitan_text(const char *text, size_t len,
         return lhi_fail_nomem(err);
     in->target = in->plan_for = LH_TARGET_TORCHTITAN;
     LHI_TRY(lhi_titan_read(text, len, name, in, t, err));
-    in->from = t->form == LHI_TITAN_TOML ? "the TOML of torchtitan (0.2)"
+    in->source_name = t->form == LHI_TITAN_TOML ? "the TOML of torchtitan (0.2)"
                                          : "options of torchtitan (0.3)";
-    LHI_TRY(lhi_titan_model(t, in, options, err));
+    LHI_TRY(lhi_titan_build_model(t, in, options, err));
     LHI_TRY(read_degrees(t, in, options, &d, err));
-    LHI_TRY(lhi_titan_stages(t, in, options, err));
+    LHI_TRY(lhi_titan_build_stages(t, in, options, err));
     LHI_TRY(read_training(t, in, &d, err));
     if (in->model.mtp_layers)
         in->target = in->plan_for = LH_TARGET_ANY;

@@ -109,7 +109,7 @@ static const flavor *find_flavor(lhi_titan_form form, const char *model,
     return NULL;
 }
 
-static void take_flavor(const flavor *f, lhi_imported *in)
+static void use_flavor(const flavor *f, lhi_imported_job *in)
 {
     in->model = f->preset ? *lh_model_preset(f->preset) : f->shape;
     lhi_import_name_model(in);
@@ -182,7 +182,7 @@ static const config *find_config(const char *module, const char *name)
     return NULL;
 }
 
-static lh_status refuse_config(const lhi_titan *t, const char *module,
+static lh_status reject_config(const lhi_titan *t, const char *module,
                                const char *name, lh_error *err)
 {
     char known[300] = "";
@@ -205,11 +205,11 @@ static lh_status refuse_config(const lhi_titan *t, const char *module,
 }
 
 /* Applies a named configuration; explicit options override it. */
-static lh_status read_config(lhi_titan *t, lhi_imported *in, const config **out,
+static lh_status read_config(lhi_titan *t, lhi_imported_job *in, const config **out,
                              lh_error *err)
 {
-    const char *module = lhi_titan_word(t, LHI_TITAN_MODULE);
-    const char *name = lhi_titan_word(t, LHI_TITAN_CONFIG);
+    const char *module = lhi_titan_get_string(t, LHI_TITAN_MODULE);
+    const char *name = lhi_titan_get_string(t, LHI_TITAN_CONFIG);
     *out = NULL;
     if (!module && !name)
         return LH_OK;
@@ -219,8 +219,8 @@ static lh_status read_config(lhi_titan *t, lhi_imported *in, const config **out,
                               module ? "module" : "config");
     const config *c = find_config(module, name);
     if (!c)
-        return refuse_config(t, module, name, err);
-    t->in_8_bits = c->in_8_bits;
+        return reject_config(t, module, name, err);
+    t->uses_fp8 = c->in_8_bits;
     t->deepep = c->deepep;
     *out = c;
     return lhi_titan_read_config(c->options, in, t, err);
@@ -229,17 +229,17 @@ static lh_status read_config(lhi_titan *t, lhi_imported *in, const config **out,
 /* --- selection ---------------------------------------------------------------
  */
 
-static lh_status take_toml_model(const lhi_titan *t, lhi_imported *in,
+static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
                                  lh_error *err)
 {
-    const char *model = lhi_titan_word(t, LHI_TITAN_MODEL);
-    const char *name = lhi_titan_word(t, LHI_TITAN_FLAVOR);
+    const char *model = lhi_titan_get_string(t, LHI_TITAN_MODEL);
+    const char *name = lhi_titan_get_string(t, LHI_TITAN_FLAVOR);
     char known[200];
     model = model ? model : "llama3";
     name = name ? name : "debugmodel";
     const flavor *f = find_flavor(t->form, model, name);
     if (f) {
-        take_flavor(f, in);
+        use_flavor(f, in);
         return LH_OK;
     }
     list_flavors(t->form, model, known, sizeof known);
@@ -254,30 +254,30 @@ static lh_status take_toml_model(const lhi_titan *t, lhi_imported *in,
                           name, model, known);
 }
 
-static void take_given_model(const lhi_titan *t, lhi_imported *in,
+static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
                              const lh_model *model)
 {
     const lhi_titan_key says =
         t->form == LHI_TITAN_TOML ? LHI_TITAN_FLAVOR : LHI_TITAN_CONFIG;
     in->model = *model;
     lhi_import_name_model(in);
-    if (lhi_titan_given(t, says))
+    if (lhi_titan_is_given(t, says))
         lhi_import_note(in, "%s: the model is the one that --model names",
                         t->form == LHI_TITAN_TOML ? "model.flavor"
                                                   : "--config");
 }
 
-lh_status lhi_titan_model(lhi_titan *t, lhi_imported *in,
+lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
                           const lh_import_options *options, lh_error *err)
 {
     const config *c;
     LHI_TRY(read_config(t, in, &c, err));
     if (options->model)
-        take_given_model(t, in, options->model);
+        use_given_model(t, in, options->model);
     else if (t->form == LHI_TITAN_TOML)
-        return take_toml_model(t, in, err);
+        return find_toml_model(t, in, err);
     else if (c)
-        take_flavor(find_flavor(t->form, c->module, c->flavor), in);
+        use_flavor(find_flavor(t->form, c->module, c->flavor), in);
     else
         return lhi_fail(err, LH_EINPUT,
                         "%s: has no --module and --config, which say what the "

@@ -27,27 +27,27 @@ typedef enum lhi_titan_type {
 
 /* The treatment of a key without a counterpart in the job. */
 typedef enum lhi_titan_kind {
-    LHI_TITAN_FREE,    /* no effect on cost */
+    LHI_TITAN_IGNORED,    /* no effect on cost */
     LHI_TITAN_NOTED,   /* accepted; `why`: how it is costed */
-    LHI_TITAN_QUANTUM, /* the same, if products use FP8 */
+    LHI_TITAN_FP8_NOTED, /* the same, if products use FP8 */
     LHI_TITAN_REFUSED, /* rejected; `why`: the reason */
 } lhi_titan_kind;
 
 /* A key without a counterpart. */
-typedef struct lhi_titan_unread {
+typedef struct lhi_titan_unmapped {
     const char *name; /* '*' matches anything up to the next '.' */
     lhi_titan_form form;
     lhi_titan_type type;
     lhi_titan_kind kind;
-    const char *unless; /* value without effect; may be NULL */
+    const char *ignored_value; /* value without effect; may be NULL */
     const char *why;
-} lhi_titan_unread;
+} lhi_titan_unmapped;
 
 /* Checks whether a name matches a row's pattern. */
 bool lhi_titan_matches(const char *pattern, const char *name);
 /* Looks up a key without a counterpart; returns NULL if torchtitan has no such
  * key in this form. */
-const lhi_titan_unread *lhi_titan_find_unread(const char *name,
+const lhi_titan_unmapped *lhi_titan_find_unmapped(const char *name,
                                               lhi_titan_form form);
 
 /* The keys with a counterpart: name, key, type, form. */
@@ -108,47 +108,47 @@ typedef struct lhi_titan {
     const char *file;
     lhi_titan_form form;
     uint32_t gpus; /* started by a launcher; 0: unknown */
-    lhi_given keys[LHI_N_TITAN_KEYS];
-    const lhi_titan_unread *quantum[16]; /* given keys with an FP8 note */
-    uint32_t n_quantum;
-    bool in_8_bits, deepep; /* set by the config or the keys */
+    lhi_input_value keys[LHI_N_TITAN_KEYS];
+    const lhi_titan_unmapped *fp8_notes[16]; /* given keys with an FP8 note */
+    uint32_t n_fp8_notes;
+    bool uses_fp8, deepep; /* set by the config or the keys */
 } lhi_titan;
 
 /* Reads form, keys and launcher, and records the keys without a counterpart. */
 lh_status lhi_titan_read(const char *text, size_t len, const char *name,
-                         lhi_imported *in, lhi_titan *out, lh_error *err);
+                         lhi_imported_job *in, lhi_titan *out, lh_error *err);
 /* Applies a named config's options as defaults: values for keys that the text
  * does not give. */
-lh_status lhi_titan_read_config(const char *options, lhi_imported *in,
+lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
                                 lhi_titan *t, lh_error *err);
 
 /* Checks whether a key is given. */
-bool lhi_titan_given(const lhi_titan *t, lhi_titan_key key);
+bool lhi_titan_is_given(const lhi_titan *t, lhi_titan_key key);
 /* Returns the given string, or NULL. */
-const char *lhi_titan_word(const lhi_titan *t, lhi_titan_key key);
+const char *lhi_titan_get_string(const lhi_titan *t, lhi_titan_key key);
 /* Reports "file:line: key: " with the problem. */
 lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
                          lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
 /* Reads an integer in least..most; *out is unchanged if it is not given. */
-lh_status lhi_titan_count(const lhi_titan *t, lhi_titan_key key, uint32_t least,
+lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key, uint32_t least,
                           uint32_t most, uint32_t *out, lh_error *err);
 /* Reads an integer that may be -1 (derive it from the others), stored as 0. */
-lh_status lhi_titan_open_count(const lhi_titan *t, lhi_titan_key key,
+lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
                                uint32_t *out, lh_error *err);
 /* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
  * is not given. */
-lh_status lhi_titan_choice(const lhi_titan *t, lhi_titan_key key,
+lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
                            const char *const *names, uint32_t *out,
                            lh_error *err);
 /* Reads a boolean; returns `usual` if it is not given. */
-bool lhi_titan_truth(const lhi_titan *t, lhi_titan_key key, bool usual);
+bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual);
 
 /* Derives the model from the keys, after all are read. */
-lh_status lhi_titan_model(lhi_titan *t, lhi_imported *in,
+lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
                           const lh_import_options *options, lh_error *err);
 /* Derives the pipeline stages from the keys. */
-lh_status lhi_titan_stages(const lhi_titan *t, lhi_imported *in,
+lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
                            const lh_import_options *options, lh_error *err);
 
 #endif

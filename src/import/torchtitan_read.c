@@ -28,10 +28,10 @@ static const struct {
 
 /* The reader's state. */
 typedef struct reader {
-    lhi_imported *in;
+    lhi_imported_job *in;
     lhi_titan *t;
     bool usual; /* values are defaults: keep those already given */
-    const lhi_argument_words *words;
+    const lhi_command_line *words;
     uint32_t i; /* index of the next word */
 } reader;
 
@@ -41,7 +41,7 @@ static const char *program_of(lhi_titan_form form)
 }
 
 /* Returns the prefix of a key in messages. */
-static const char *dashes_of(lhi_titan_form form)
+static const char *find_key_prefix(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "" : "--";
 }
@@ -52,7 +52,7 @@ static const char *dashes_of(lhi_titan_form form)
 /* A valid key in this form: one of the rows, or one without a counterpart. */
 typedef struct found_key {
     uint32_t row; /* LHI_N_TITAN_KEYS: none */
-    const lhi_titan_unread *unread;
+    const lhi_titan_unmapped *unread;
     lhi_titan_type type;
 } found_key;
 
@@ -66,25 +66,25 @@ static bool find_key(const char *name, lhi_titan_form form, found_key *out)
             out->type = rows[i].type;
             return true;
         }
-    out->unread = lhi_titan_find_unread(name, form);
+    out->unread = lhi_titan_find_unmapped(name, form);
     if (out->unread)
         out->type = out->unread->type;
     return out->unread != NULL;
 }
 
-static lh_status refuse_unknown(const reader *r, const char *name,
+static lh_status reject_unknown(const reader *r, const char *name,
                                 uint32_t line, lh_error *err)
 {
     const lhi_titan_form form = r->t->form;
     const lhi_titan_form other =
         form == LHI_TITAN_TOML ? LHI_TITAN_OPTIONS : LHI_TITAN_TOML;
-    const char *const dashes = dashes_of(form);
+    const char *const dashes = find_key_prefix(form);
     found_key there;
     char shown[MOST_NAME];
-    lhi_doc_show(name, shown, sizeof shown);
+    lhi_doc_sanitise_text(name, shown, sizeof shown);
     for (uint32_t i = 0; i < LHI_N_TITAN_KEYS; i++)
         if ((rows[i].form & form) &&
-            lhi_given_is_near(rows[i].shown + DASHES, name))
+            lhi_is_similar_name(rows[i].shown + DASHES, name))
             return lhi_fail(err, LH_EINPUT,
                             "%s:%u: %s has no key %s%s; did you mean %s%s?",
                             r->t->file, line, program_of(form), dashes, shown,
@@ -105,61 +105,61 @@ static lh_status refuse_unknown(const reader *r, const char *name,
 /* --- storage ---------------------------------------------------------------
  */
 
-static bool is_unless(const lhi_titan_unread *u, const lhi_given *given)
+static bool is_ignored_value(const lhi_titan_unmapped *u, const lhi_input_value *given)
 {
-    return u->unless &&
-           (given->n == 0 ? !*u->unless
+    return u->ignored_value &&
+           (given->n == 0 ? !*u->ignored_value
                           : given->n == 1 &&
-                                strcmp(given->values[0].text, u->unless) == 0);
+                                strcmp(given->values[0].text, u->ignored_value) == 0);
 }
 
-static lh_status take_unread(reader *r, const lhi_titan_unread *u,
-                             const char *name, const lhi_given *given,
+static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
+                             const char *name, const lhi_input_value *given,
                              lh_error *err)
 {
     lhi_titan *t = r->t;
-    const bool usual = is_unless(u, given);
-    const size_t most = sizeof t->quantum / sizeof *t->quantum;
+    const bool usual = is_ignored_value(u, given);
+    const size_t most = sizeof t->fp8_notes / sizeof *t->fp8_notes;
     if (u->kind == LHI_TITAN_REFUSED && !usual)
         return lhi_fail(err, LH_EUNSUPPORTED, "%s:%u: %s%s %s", t->file,
-                        given->line, dashes_of(t->form), name, u->why);
-    if (u->kind == LHI_TITAN_QUANTUM && t->n_quantum < most)
-        t->quantum[t->n_quantum++] = u;
+                        given->line, find_key_prefix(t->form), name, u->why);
+    if (u->kind == LHI_TITAN_FP8_NOTED && t->n_fp8_notes < most)
+        t->fp8_notes[t->n_fp8_notes++] = u;
     else if (u->kind == LHI_TITAN_NOTED && !usual)
-        lhi_import_note(r->in, "%s%s: %s", dashes_of(t->form), name, u->why);
+        lhi_import_note(r->in, "%s%s: %s", find_key_prefix(t->form), name, u->why);
     else
         lhi_import_ignore(r->in, name);
     return LH_OK;
 }
 
 /* Checks the optimizer of a parameter group; each group specifies its own. */
-static lh_status check_group(const reader *r, const lhi_given *given,
+static lh_status check_group(const reader *r, const lhi_input_value *given,
                              lh_error *err)
 {
-    const lhi_given_key key = {r->t->file, "--optimizer.param-groups", given};
+    const lhi_input_key key = {r->t->file, "--optimizer.param-groups", given};
     static const char *const names[] = {"AdamW", "Adam", NULL};
     uint32_t which;
-    return lhi_given_choice(key, names, &which, err);
+    return lhi_input_value_get_choice(key, names, &which, err);
 }
 
-static lh_status take_key(reader *r, const found_key *k, const char *name,
-                          const lhi_given *given, lh_error *err)
+static lh_status store_key(reader *r, const found_key *k, const char *name,
+                          const lhi_input_value *given, lh_error *err)
 {
     if (k->row == LHI_N_TITAN_KEYS)
-        return take_unread(r, k->unread, name, given, err);
+        return store_unmapped(r, k->unread, name, given, err);
     if (k->row == LHI_TITAN_OPTIMIZER_GROUP)
         return check_group(r, given, err);
-    if (!r->usual || !r->t->keys[k->row].is)
+    if (!r->usual || !r->t->keys[k->row].is_given)
         r->t->keys[k->row] = *given;
     return LH_OK;
 }
 
 /* Allocates a value with `n` texts, which the caller fills in. */
-static lhi_argument_word *new_values(reader *r, lhi_given *given, uint32_t n)
+static lhi_command_line_word *new_values(reader *r, lhi_input_value *given, uint32_t n)
 {
-    lhi_argument_word *values =
-        LHI_NEW(r->in->mem, lhi_argument_word, n + (size_t)1);
-    given->is = true;
+    lhi_command_line_word *values =
+        LHI_NEW(r->in->mem, lhi_command_line_word, n + (size_t)1);
+    given->is_given = true;
     given->n = n;
     given->values = values;
     return values;
@@ -182,7 +182,7 @@ static bool is_kind(const char *word)
 
 /* Removes "no_" from the last part of a name; returns false if it is not there.
  */
-static bool cut_no(char *name)
+static bool strip_no_prefix(char *name)
 {
     char *last = strrchr(name, '.');
     last = last ? last + 1 : name;
@@ -193,7 +193,7 @@ static bool cut_no(char *name)
 }
 
 /* Converts "--a.b-c=1" to "a.b_c" and sets *value to the text after '='. */
-static lh_status read_name(const reader *r, const lhi_argument_word *word,
+static lh_status read_name(const reader *r, const lhi_command_line_word *word,
                            char name[MOST_NAME], const char **value,
                            lh_error *err)
 {
@@ -213,16 +213,16 @@ static lh_status read_name(const reader *r, const lhi_argument_word *word,
 }
 
 static lh_status read_values(reader *r, const found_key *k, const char *name,
-                             const char *behind, lhi_given *given,
+                             const char *behind, lhi_input_value *given,
                              lh_error *err)
 {
     const bool one = k->type != LHI_TITAN_LISTS && k->type != LHI_TITAN_ANY;
     uint32_t n = behind ? 1 : 0;
     if (behind) {
-        lhi_argument_word *value = new_values(r, given, 1);
+        lhi_command_line_word *value = new_values(r, given, 1);
         if (!value)
             return lhi_fail_nomem(err);
-        *value = (lhi_argument_word){behind, given->line};
+        *value = (lhi_command_line_word){behind, given->line};
     } else {
         given->values = r->words->all + r->i;
         while (r->i < r->words->n && (!one || n < 1) &&
@@ -239,10 +239,10 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
     return LH_OK;
 }
 
-static lh_status read_truth(reader *r, const char *name, const char *behind,
-                            bool is, lhi_given *given, lh_error *err)
+static lh_status read_bool(reader *r, const char *name, const char *behind,
+                            bool is, lhi_input_value *given, lh_error *err)
 {
-    lhi_argument_word *value = new_values(r, given, 1);
+    lhi_command_line_word *value = new_values(r, given, 1);
     if (!value)
         return lhi_fail_nomem(err);
     if (behind)
@@ -250,23 +250,23 @@ static lh_status read_truth(reader *r, const char *name, const char *behind,
                         "%s:%u: --%s takes no value; for false there is "
                         "no- before its last part",
                         r->t->file, given->line, name);
-    *value = (lhi_argument_word){is ? "true" : "false", given->line};
+    *value = (lhi_command_line_word){is ? "true" : "false", given->line};
     return LH_OK;
 }
 
 static lh_status read_option(reader *r, lh_error *err)
 {
-    const lhi_argument_word *word = &r->words->all[r->i++];
+    const lhi_command_line_word *word = &r->words->all[r->i++];
     char name[MOST_NAME];
     const char *behind;
     found_key k;
-    lhi_given given = {.is = true, .line = r->usual ? 0 : word->line};
+    lhi_input_value given = {.is_given = true, .line = r->usual ? 0 : word->line};
     if (is_kind(word->text)) {
-        lhi_argument_word *value = new_values(r, &given, 1);
+        lhi_command_line_word *value = new_values(r, &given, 1);
         if (!value)
             return lhi_fail_nomem(err);
-        *value = (lhi_argument_word){strchr(word->text, ':') + 1, word->line};
-        if (!r->usual || !r->t->keys[LHI_TITAN_AC_MODE].is)
+        *value = (lhi_command_line_word){strchr(word->text, ':') + 1, word->line};
+        if (!r->usual || !r->t->keys[LHI_TITAN_AC_MODE].is_given)
             r->t->keys[LHI_TITAN_AC_MODE] = given;
         return LH_OK;
     }
@@ -274,20 +274,20 @@ static lh_status read_option(reader *r, lh_error *err)
     char plain[MOST_NAME];
     memcpy(plain, name, sizeof plain);
     bool found = find_key(name, LHI_TITAN_OPTIONS, &k), no = false;
-    if (!found && cut_no(plain) && find_key(plain, LHI_TITAN_OPTIONS, &k) &&
+    if (!found && strip_no_prefix(plain) && find_key(plain, LHI_TITAN_OPTIONS, &k) &&
         k.type == LHI_TITAN_TRUTH)
         found = no = true;
     /* The activation checkpoint mode is selected by its own word only. */
     if (!found || k.row == LHI_TITAN_AC_MODE)
-        return refuse_unknown(r, name, word->line, err);
+        return reject_unknown(r, name, word->line, err);
     if (k.type == LHI_TITAN_TRUTH)
-        LHI_TRY(read_truth(r, name, behind, !no, &given, err));
+        LHI_TRY(read_bool(r, name, behind, !no, &given, err));
     else
         LHI_TRY(read_values(r, &k, name, behind, &given, err));
-    return take_key(r, &k, no ? plain : name, &given, err);
+    return store_key(r, &k, no ? plain : name, &given, err);
 }
 
-static lh_status read_gpus(reader *r, const lhi_argument_word *word,
+static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
                            const char *text, lh_error *err)
 {
     char *end;
@@ -302,7 +302,7 @@ static lh_status read_gpus(reader *r, const lhi_argument_word *word,
 
 /* Returns the value of variable `name` set before run_train.sh, which forwards
  * it; NULL if the word is something else. */
-static const char *variable_of(const lhi_argument_word *word, const char *name)
+static const char *variable_of(const lhi_command_line_word *word, const char *name)
 {
     const size_t len = strlen(name);
     return strncmp(word->text, name, len) == 0 ? word->text + len : NULL;
@@ -311,10 +311,10 @@ static const char *variable_of(const lhi_argument_word *word, const char *name)
 /* Reads "NGPU=8 MODULE=llama3 CONFIG=llama3_8b ./run_train.sh", or torchrun. */
 static lh_status read_launcher(reader *r, lh_error *err)
 {
-    const uint32_t n = lhi_argument_words_start(r->words);
-    r->t->gpus = lhi_argument_words_gpus(r->words, n);
+    const uint32_t n = lhi_command_line_find_arguments(r->words);
+    r->t->gpus = lhi_command_line_count_gpus(r->words, n);
     for (uint32_t i = 0; i < n; i++) {
-        const lhi_argument_word *word = &r->words->all[i];
+        const lhi_command_line_word *word = &r->words->all[i];
         const char *module = variable_of(word, "MODULE=");
         const char *config = variable_of(word, "CONFIG=");
         const char *gpus = variable_of(word, "NGPU=");
@@ -323,15 +323,15 @@ static lh_status read_launcher(reader *r, lh_error *err)
                             "%s:%u: CONFIG_FILE names a file with the "
                             "configuration of torchtitan 0.2; give that file",
                             r->t->file, word->line);
-        lhi_given given = {.line = word->line};
-        lhi_argument_word *value = new_values(r, &given, 1);
+        lhi_input_value given = {.line = word->line};
+        lhi_command_line_word *value = new_values(r, &given, 1);
         if (!value)
             return lhi_fail_nomem(err);
         if (gpus)
             LHI_TRY(read_gpus(r, word, gpus, err));
         if (!module && !config)
             continue;
-        *value = (lhi_argument_word){module ? module : config, word->line};
+        *value = (lhi_command_line_word){module ? module : config, word->line};
         r->t->keys[module ? LHI_TITAN_MODULE : LHI_TITAN_CONFIG] = given;
     }
     r->i = n;
@@ -343,8 +343,8 @@ static lh_status read_launcher(reader *r, lh_error *err)
 static lh_status read_options(reader *r, const char *text, size_t len,
                               lh_error *err)
 {
-    lhi_argument_words words;
-    LHI_TRY(lhi_argument_words_read(text, len, r->t->file, r->in->mem, &words,
+    lhi_command_line words;
+    LHI_TRY(lhi_command_line_parse(text, len, r->t->file, r->in->mem, &words,
                                     err));
     r->words = &words;
     r->i = 0;
@@ -357,7 +357,7 @@ static lh_status read_options(reader *r, const char *text, size_t len,
     return LH_OK;
 }
 
-lh_status lhi_titan_read_config(const char *options, lhi_imported *in,
+lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
                                 lhi_titan *t, lh_error *err)
 {
     reader r = {.in = in, .t = t, .usual = true};
@@ -367,7 +367,7 @@ lh_status lhi_titan_read_config(const char *options, lhi_imported *in,
 /* --- TOML ------------------------------------------------------------------
  */
 
-static bool is_truth(const lhi_node *node)
+static bool is_boolean(const lhi_node *node)
 {
     return strcmp(node->text, "true") == 0 || strcmp(node->text, "false") == 0;
 }
@@ -382,11 +382,11 @@ static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
     case LHI_TITAN_WORD:
         return node->quoted ? NULL : "must be a string, in quotes";
     case LHI_TITAN_NUMBER:
-        return !node->quoted && !is_truth(node)
+        return !node->quoted && !is_boolean(node)
                    ? NULL
                    : "must be a number, without quotes";
     case LHI_TITAN_TRUTH:
-        return !node->quoted && is_truth(node)
+        return !node->quoted && is_boolean(node)
                    ? NULL
                    : "must be true or false, without quotes";
     default:
@@ -424,10 +424,10 @@ static const char *joined(lhi_arena *mem, const lhi_node *list)
 /* Reads a list of strings as one value per string, a list of lists as one value
  * per list. */
 static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
-                           lhi_given *given, lh_error *err)
+                           lhi_input_value *given, lh_error *err)
 {
     const bool list = node->kind == LHI_LIST;
-    lhi_argument_word *values = new_values(r, given, list ? node->n_items : 1);
+    lhi_command_line_word *values = new_values(r, given, list ? node->n_items : 1);
     const lhi_node *n = list ? node->first : node;
     if (!values)
         return lhi_fail_nomem(err);
@@ -439,7 +439,7 @@ static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
                                    n->kind == LHI_SCALAR ? n->text : "");
         if (!text)
             return lhi_fail_nomem(err);
-        values[i] = (lhi_argument_word){text, n->line};
+        values[i] = (lhi_command_line_word){text, n->line};
     }
     return LH_OK;
 }
@@ -448,9 +448,9 @@ static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
                            const char *name, lh_error *err)
 {
     found_key k;
-    lhi_given given = {.line = node->line};
+    lhi_input_value given = {.line = node->line};
     if (!find_key(name, LHI_TITAN_TOML, &k))
-        return refuse_unknown(r, name, node->line, err);
+        return reject_unknown(r, name, node->line, err);
     const bool list = k.type == LHI_TITAN_WORDS || k.type == LHI_TITAN_LISTS;
     const char *wrong = k.type == LHI_TITAN_ANY ? NULL
                         : list ? wrong_list(node, k.type == LHI_TITAN_LISTS)
@@ -458,7 +458,7 @@ static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
     if (wrong)
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "%s", wrong);
     LHI_TRY(read_node(r, node, k.type, &given, err));
-    return take_key(r, &k, name, &given, err);
+    return store_key(r, &k, name, &given, err);
 }
 
 static lh_status read_table(reader *r, const lhi_doc *doc, const lhi_node *map,
@@ -516,7 +516,7 @@ static bool is_toml(const char *text, size_t len)
 }
 
 lh_status lhi_titan_read(const char *text, size_t len, const char *name,
-                         lhi_imported *in, lhi_titan *out, lh_error *err)
+                         lhi_imported_job *in, lhi_titan *out, lh_error *err)
 {
     reader r = {.in = in, .t = out};
     const bool toml = is_toml(text, len);
@@ -529,21 +529,21 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
 /* --- values ----------------------------------------------------------------
  */
 
-static lhi_given_key key_of(const lhi_titan *t, lhi_titan_key key)
+static lhi_input_key key_of(const lhi_titan *t, lhi_titan_key key)
 {
-    return (lhi_given_key){
+    return (lhi_input_key){
         t->file, rows[key].shown + (t->form == LHI_TITAN_TOML ? DASHES : 0),
         &t->keys[key]};
 }
 
-bool lhi_titan_given(const lhi_titan *t, lhi_titan_key key)
+bool lhi_titan_is_given(const lhi_titan *t, lhi_titan_key key)
 {
-    return t->keys[key].is;
+    return t->keys[key].is_given;
 }
 
-const char *lhi_titan_word(const lhi_titan *t, lhi_titan_key key)
+const char *lhi_titan_get_string(const lhi_titan *t, lhi_titan_key key)
 {
-    return t->keys[key].is && t->keys[key].n ? t->keys[key].values[0].text
+    return t->keys[key].is_given && t->keys[key].n ? t->keys[key].values[0].text
                                              : NULL;
 }
 
@@ -555,39 +555,39 @@ lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
     va_start(list, format);
     vsnprintf(why, sizeof why, format, list);
     va_end(list);
-    return lhi_given_fail(key_of(t, key), code, err, "%s", why);
+    return lhi_input_value_fail(key_of(t, key), code, err, "%s", why);
 }
 
-lh_status lhi_titan_count(const lhi_titan *t, lhi_titan_key key, uint32_t least,
+lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key, uint32_t least,
                           uint32_t most, uint32_t *out, lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(lhi_given_count(key_of(t, key), least, most, &number, err));
+    LHI_TRY(lhi_input_value_get_integer(key_of(t, key), least, most, &number, err));
     *out = (uint32_t)number;
     return LH_OK;
 }
 
-lh_status lhi_titan_open_count(const lhi_titan *t, lhi_titan_key key,
+lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
                                uint32_t *out, lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(lhi_given_count(key_of(t, key), -1, 1 << 30, &number, err));
-    if (number == 0 && t->keys[key].is)
+    LHI_TRY(lhi_input_value_get_integer(key_of(t, key), -1, 1 << 30, &number, err));
+    if (number == 0 && t->keys[key].is_given)
         return lhi_titan_fail(t, key, LH_EINPUT, err,
                               "is 0; use -1 for what the rest leaves");
     *out = number < 0 ? 0 : (uint32_t)number;
     return LH_OK;
 }
 
-lh_status lhi_titan_choice(const lhi_titan *t, lhi_titan_key key,
+lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
                            const char *const *names, uint32_t *out,
                            lh_error *err)
 {
-    return lhi_given_choice(key_of(t, key), names, out, err);
+    return lhi_input_value_get_choice(key_of(t, key), names, out, err);
 }
 
-bool lhi_titan_truth(const lhi_titan *t, lhi_titan_key key, bool usual)
+bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual)
 {
-    const char *word = lhi_titan_word(t, key);
+    const char *word = lhi_titan_get_string(t, key);
     return word ? strcmp(word, "true") == 0 : usual;
 }

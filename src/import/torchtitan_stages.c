@@ -13,15 +13,15 @@
  */
 
 /* A PyTorch schedule and its longhaul counterpart. */
-typedef struct ordering {
+typedef struct schedule_mapping {
     const char *name; /* PyTorch's name, case-insensitive */
     const char *method;
     bool several;          /* several stages per rank */
     bool late;             /* receives are posted when a pass needs them */
     const char *otherwise; /* note, if it is costed differently */
-} ordering;
+} schedule_mapping;
 
-static const ordering orders[] = {
+static const schedule_mapping orders[] = {
     {"1F1B", "1f1b", false, true, NULL},
     {"GPipe", "gpipe", false, true, NULL},
     {"Interleaved1F1B", "interleaved-1f1b", true, false, NULL},
@@ -36,7 +36,7 @@ static const ordering orders[] = {
      "passes are costed as zb-v orders them, one after the other"},
 };
 
-static const ordering *find_order(const char *name)
+static const schedule_mapping *find_order(const char *name)
 {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (strcasecmp(orders[i].name, name) == 0)
@@ -44,10 +44,10 @@ static const ordering *find_order(const char *name)
     return NULL;
 }
 
-static lh_status read_order(const lhi_titan *t, const ordering **out,
+static lh_status read_order(const lhi_titan *t, const schedule_mapping **out,
                             lh_error *err)
 {
-    const char *name = lhi_titan_word(t, LHI_TITAN_SCHEDULE);
+    const char *name = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE);
     *out = find_order(name ? name : "1F1B");
     if (*out)
         return LH_OK;
@@ -60,15 +60,15 @@ static lh_status read_order(const lhi_titan *t, const ordering **out,
 
 static bool has_csv(const lhi_titan *t)
 {
-    const char *path = lhi_titan_word(t, LHI_TITAN_SCHEDULE_CSV);
+    const char *path = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE_CSV);
     return path && *path;
 }
 
 /* Sets the pass order: a named schedule, or a CSV file, for which the caller
  * names the method that produced it. */
-static lh_status take_order(const lhi_titan *t, lhi_imported *in,
+static lh_status set_order(const lhi_titan *t, lhi_imported_job *in,
                             const lh_import_options *options,
-                            const ordering *order, lh_error *err)
+                            const schedule_mapping *order, lh_error *err)
 {
     lh_framework *f = &in->framework;
     if (has_csv(t)) {
@@ -155,10 +155,10 @@ static const char *count_stage(const char *list, bool first, bool last,
     return heads == last ? NULL : "has lm_head elsewhere than on the last one";
 }
 
-static lh_status read_listed(const lhi_titan *t, lhi_imported *in,
+static lh_status read_listed(const lhi_titan *t, lhi_imported_job *in,
                              uint32_t *layers, lh_error *err)
 {
-    const lhi_given *given = &t->keys[LHI_TITAN_STAGES];
+    const lhi_input_value *given = &t->keys[LHI_TITAN_STAGES];
     uint32_t next = 0;
     for (uint32_t i = 0; i < given->n; i++) {
         const char *wrong = count_stage(given->values[i].text, i == 0,
@@ -182,16 +182,16 @@ typedef struct split {
     uint32_t stages, first, last; /* weights of the ends, in layers */
 } split;
 
-static lh_status read_split(const lhi_titan *t, const lhi_imported *in,
-                            const ordering *order, split *s, lh_error *err)
+static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
+                            const schedule_mapping *order, split *s, lh_error *err)
 {
     const uint32_t pipeline = in->layout.pipeline, most = LHI_MAX_LAYERS;
     uint32_t of_each = 0;
     *s = (split){pipeline * (order->several ? 2 : 1), 1, 1};
-    LHI_TRY(lhi_titan_count(t, LHI_TITAN_FIRST_LESS, 0, most, &s->first, err));
-    LHI_TRY(lhi_titan_count(t, LHI_TITAN_LAST_LESS, 0, most, &s->last, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_FIRST_LESS, 0, most, &s->first, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_LAST_LESS, 0, most, &s->last, err));
     LHI_TRY(
-        lhi_titan_count(t, LHI_TITAN_LAYERS_PER_STAGE, 1, most, &of_each, err));
+        lhi_titan_get_integer(t, LHI_TITAN_LAYERS_PER_STAGE, 1, most, &of_each, err));
     if (!of_each)
         return LH_OK;
     const uint32_t all = in->model.layers + s->first + s->last;
@@ -209,7 +209,7 @@ static lh_status read_split(const lhi_titan *t, const lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status count_layers(const lhi_titan *t, const lhi_imported *in,
+static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
                               const split *s, uint32_t *layers, lh_error *err)
 {
     const uint32_t all = in->model.layers + s->first + s->last;
@@ -228,8 +228,8 @@ static lh_status count_layers(const lhi_titan *t, const lhi_imported *in,
 /* --- pipeline ----------------------------------------------------------------
  */
 
-static lh_status check_stages(const lhi_titan *t, const lhi_imported *in,
-                              const ordering *order, const uint32_t *layers,
+static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
+                              const schedule_mapping *order, const uint32_t *layers,
                               uint32_t n, lh_error *err)
 {
     const uint32_t pipeline = in->layout.pipeline;
@@ -252,15 +252,15 @@ static lh_status check_stages(const lhi_titan *t, const lhi_imported *in,
     return LH_OK;
 }
 
-static lh_status read_pipeline(const lhi_titan *t, lhi_imported *in,
+static lh_status read_pipeline(const lhi_titan *t, lhi_imported_job *in,
                                const lh_import_options *options, lh_error *err)
 {
-    const lhi_given *listed = &t->keys[LHI_TITAN_STAGES];
-    const ordering *order;
+    const lhi_input_value *listed = &t->keys[LHI_TITAN_STAGES];
+    const schedule_mapping *order;
     split s;
     LHI_TRY(read_order(t, &order, err));
     LHI_TRY(read_split(t, in, order, &s, err));
-    const bool is_listed = listed->is && listed->n;
+    const bool is_listed = listed->is_given && listed->n;
     const uint32_t n = is_listed ? listed->n : s.stages;
     if (n > in->model.layers + 2)
         return lhi_titan_fail(t, LHI_TITAN_PIPELINE, LH_EINPUT, err,
@@ -275,10 +275,10 @@ static lh_status read_pipeline(const lhi_titan *t, lhi_imported *in,
     in->layout.chunks_per_device = n / in->layout.pipeline;
     in->layout.n_chunk_layers = n;
     in->layout.chunk_layers = layers;
-    return take_order(t, in, options, order, err);
+    return set_order(t, in, options, order, err);
 }
 
-lh_status lhi_titan_stages(const lhi_titan *t, lhi_imported *in,
+lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
                            const lh_import_options *options, lh_error *err)
 {
     lh_layout *l = &in->layout;

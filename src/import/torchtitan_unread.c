@@ -8,7 +8,7 @@
 
 #define FREE(name, form, type)                                                 \
     {                                                                          \
-        name, LHI_TITAN_##form, LHI_TITAN_##type, LHI_TITAN_FREE, NULL, NULL   \
+        name, LHI_TITAN_##form, LHI_TITAN_##type, LHI_TITAN_IGNORED, NULL, NULL   \
     }
 #define NOTED(name, form, type, unless, why)                                   \
     {                                                                          \
@@ -16,7 +16,7 @@
     }
 #define QUANTUM(name, type, why)                                               \
     {                                                                          \
-        name, LHI_TITAN_TOML, LHI_TITAN_##type, LHI_TITAN_QUANTUM, NULL, why   \
+        name, LHI_TITAN_TOML, LHI_TITAN_##type, LHI_TITAN_FP8_NOTED, NULL, why   \
     }
 #define REFUSED(name, form, type, unless, why)                                 \
     {                                                                          \
@@ -26,7 +26,7 @@
 
 #define ALIKE "all products are costed in 8 bits, and weights as kept so"
 
-static const lhi_titan_unread unread[] = {
+static const lhi_titan_unmapped unread[] = {
     /* activation_checkpoint */
     FREE("activation_checkpoint.debug", BOTH, TRUTH),
     FREE("activation_checkpoint.determinism_check", BOTH, WORD),
@@ -269,7 +269,7 @@ bool lhi_titan_matches(const char *pattern, const char *name)
     return !*pattern && !*name;
 }
 
-const lhi_titan_unread *lhi_titan_find_unread(const char *name,
+const lhi_titan_unmapped *lhi_titan_find_unmapped(const char *name,
                                               lhi_titan_form form)
 {
     for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)

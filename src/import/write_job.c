@@ -10,7 +10,7 @@
 
 /* The writer's state. */
 typedef struct writer {
-    lhi_imported *in;
+    lhi_imported_job *in;
     const lh_import_options *o;
     lh_draft_site sites[LH_MAX_DATACENTERS]; /* with all their nodes */
     uint32_t n_sites;
@@ -20,7 +20,7 @@ typedef struct writer {
 /* --- datacenters -------------------------------------------------------------
  */
 
-static uint64_t gpus_of(const writer *w, uint32_t i)
+static uint64_t count_site_gpus(const writer *w, uint32_t i)
 {
     if (w->o->cluster)
         return w->o->cluster->datacenters[i].gpus;
@@ -43,8 +43,8 @@ static void add_name(lhi_text *text, const writer *w, uint32_t i)
 static void count_nodes(writer *w)
 {
     uint64_t ranks[LH_MAX_DATACENTERS] = {0}, first = 0;
-    for (uint32_t i = 0; i < w->in->n_rank_stretches; i++) {
-        const lhi_rank_stretch *run = &w->in->rank_stretches[i];
+    for (uint32_t i = 0; i < w->in->n_rank_ranges; i++) {
+        const lhi_rank_range *run = &w->in->rank_ranges[i];
         ranks[run->datacenter] += run->end - first;
         first = run->end;
     }
@@ -65,9 +65,9 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
     if (w->o->cluster)
         return LH_OK;
     memcpy(w->sites, m->sites, m->n_sites * sizeof *m->sites);
-    if (lhi_import_gpus(w->o))
+    if (lhi_import_count_gpus(w->o))
         return LH_OK;
-    if (w->in->n_rank_stretches) {
+    if (w->in->n_rank_ranges) {
         count_nodes(w);
         return LH_OK;
     }
@@ -86,22 +86,22 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
 
 static uint32_t site_of_rank(const writer *w, uint64_t rank)
 {
-    const lhi_imported *in = w->in;
+    const lhi_imported_job *in = w->in;
     uint32_t i = 0;
-    if (in->n_rank_stretches) {
-        while (i + 1 < in->n_rank_stretches &&
-               rank >= in->rank_stretches[i].end)
+    if (in->n_rank_ranges) {
+        while (i + 1 < in->n_rank_ranges &&
+               rank >= in->rank_ranges[i].end)
             i++;
-        return in->rank_stretches[i].datacenter;
+        return in->rank_ranges[i].datacenter;
     }
-    for (; i + 1 < w->n_sites && rank >= gpus_of(w, i); i++)
-        rank -= gpus_of(w, i);
+    for (; i + 1 < w->n_sites && rank >= count_site_gpus(w, i); i++)
+        rank -= count_site_gpus(w, i);
     return i;
 }
 
 /* Returns the first rank of a replica's stage; a stage's ranks are consecutive.
  */
-static uint64_t rank_of(const lh_layout *l, uint32_t replica, uint32_t stage)
+static uint64_t find_rank(const lh_layout *l, uint32_t replica, uint32_t stage)
 {
     const uint64_t block = (uint64_t)l->tensor * l->context;
     return block * (l->outermost == LH_OUTERMOST_DATA
@@ -113,19 +113,19 @@ static bool same_sites(const writer *w, uint32_t a, uint32_t b)
 {
     const lh_layout *l = &w->in->layout;
     for (uint32_t s = 0; s < l->pipeline; s++)
-        if (site_of_rank(w, rank_of(l, a, s)) !=
-            site_of_rank(w, rank_of(l, b, s)))
+        if (site_of_rank(w, find_rank(l, a, s)) !=
+            site_of_rank(w, find_rank(l, b, s)))
             return false;
     return true;
 }
 
 /* Checks whether a replica spans several datacenters. */
-static bool crosses(const writer *w, uint32_t replica)
+static bool spans_datacenters(const writer *w, uint32_t replica)
 {
     const lh_layout *l = &w->in->layout;
-    const uint32_t first = site_of_rank(w, rank_of(l, replica, 0));
+    const uint32_t first = site_of_rank(w, find_rank(l, replica, 0));
     for (uint32_t s = 1; s < l->pipeline; s++)
-        if (site_of_rank(w, rank_of(l, replica, s)) != first)
+        if (site_of_rank(w, find_rank(l, replica, s)) != first)
             return true;
     return false;
 }
@@ -136,8 +136,8 @@ static void add_group(writer *w, uint32_t first, uint32_t replicas)
     lhi_text_printf(&w->behind, "    - {replicas: %" PRIu32 ", pipeline: [",
                     replicas);
     for (uint32_t s = 0, from = 0; s < l->pipeline; from = s) {
-        const uint32_t site = site_of_rank(w, rank_of(l, first, from));
-        while (s < l->pipeline && site_of_rank(w, rank_of(l, first, s)) == site)
+        const uint32_t site = site_of_rank(w, find_rank(l, first, from));
+        while (s < l->pipeline && site_of_rank(w, find_rank(l, first, s)) == site)
             s++;
         lhi_text_puts(&w->behind, from ? ", {datacenter: " : "{datacenter: ");
         add_name(&w->behind, w, site);
@@ -170,16 +170,16 @@ static void note_instances(writer *w)
 }
 
 /* Checks that no stage is divided between datacenters. */
-static lh_status check_whole(const writer *w, const char *name, lh_error *err)
+static lh_status check_stage_boundaries(const writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
     const uint64_t block = (uint64_t)l->tensor * l->context;
     const uint32_t n =
-        w->in->n_rank_stretches ? w->in->n_rank_stretches : w->n_sites;
+        w->in->n_rank_ranges ? w->in->n_rank_ranges : w->n_sites;
     uint64_t end = 0;
     for (uint32_t i = 0; i + 1 < n; i++) {
-        end = w->in->n_rank_stretches ? w->in->rank_stretches[i].end
-                                      : end + gpus_of(w, i);
+        end = w->in->n_rank_ranges ? w->in->rank_ranges[i].end
+                                      : end + count_site_gpus(w, i);
         if (end % block != 0)
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "%s: ranks %" PRIu64 " to %" PRIu64
@@ -195,27 +195,27 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
     uint32_t groups = 0;
-    LHI_TRY(check_whole(w, name, err));
-    lhi_draft_line(&w->behind, "  sites:",
-                   w->in->n_rank_stretches
+    LHI_TRY(check_stage_boundaries(w, name, err));
+    lhi_draft_add_line(&w->behind, "  sites:",
+                   w->in->n_rank_ranges
                        ? "which ranks lie where, as the export says"
                        : "which ranks lie where: they are counted through the "
                          "datacenters in the order of the job");
     for (uint32_t first = 0, end = 0; first < l->data; first = end) {
         while (end < l->data && same_sites(w, first, end))
             end++;
-        if (++groups > LHI_MAX_PARTS)
+        if (++groups > LHI_MAX_PIPELINE_SEGMENTS)
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "%s: replicas lie in more different ways than a "
                             "job can say",
                             name);
         add_group(w, first, end - first);
     }
-    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA && !crosses(w, 0))
-        lhi_draft_value(&w->behind, "a replica's ranks follow each other",
+    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA && !spans_datacenters(w, 0))
+        lhi_draft_add_value(&w->behind, "a replica's ranks follow each other",
                         "  outermost: %s", lh_outermost_name(l->outermost));
     if (w->in->training.zero > 0 && groups > 1)
-        lhi_draft_value(&w->behind,
+        lhi_draft_add_value(&w->behind,
                         "over which replicas the optimizer's state is divided",
                         "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
     return LH_OK;
@@ -228,7 +228,7 @@ static bool add_model_map(lhi_text *text, const lh_model *model)
 {
     json_t *map = lhi_model_to_json(model), *value;
     const char *key;
-    lhi_draft_line(text, "model:", "");
+    lhi_draft_add_line(text, "model:", "");
     json_object_foreach(map, key, value)
     {
         char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -243,17 +243,17 @@ static bool add_model_map(lhi_text *text, const lh_model *model)
 
 static bool add_model(writer *w)
 {
-    const lhi_imported *in = w->in;
+    const lhi_imported_job *in = w->in;
     char size[160];
     snprintf(size, sizeof size,
              "The model (docs/models.md): %u layers, %.2f billion parameters, "
              "%.2f of which a token passes.",
              in->model.layers, (double)lh_model_params(&in->model) / 1e9,
              (double)lh_model_active_params(&in->model) / 1e9);
-    lhi_draft_remark(&w->before, 0, size);
-    if (!in->named)
+    lhi_draft_add_comment(&w->before, 0, size);
+    if (!in->model_name)
         return add_model_map(&w->before, &in->model);
-    lhi_text_printf(&w->before, "model: %s\n", in->named);
+    lhi_text_printf(&w->before, "model: %s\n", in->model_name);
     return true;
 }
 
@@ -262,7 +262,7 @@ static void add_recompute(lhi_text *text, const lh_training *t)
     const char *const remark = "what the backward pass makes again";
     char names[160] = "";
     if (t->recompute != LH_RECOMPUTE_MODULES) {
-        lhi_draft_value(text, remark, "  recompute: %s",
+        lhi_draft_add_value(text, remark, "  recompute: %s",
                         lh_recompute_name(t->recompute));
         return;
     }
@@ -272,7 +272,7 @@ static void add_recompute(lhi_text *text, const lh_training *t)
             snprintf(names + len, sizeof names - len, "%s%s", len ? ", " : "",
                      lh_module_name((lh_module)i));
     }
-    lhi_draft_value(text, remark, "  recompute: [%s]", names);
+    lhi_draft_add_value(text, remark, "  recompute: [%s]", names);
 }
 
 static void add_training(writer *w)
@@ -280,31 +280,31 @@ static void add_training(writer *w)
     const lh_training *t = &w->in->training;
     lhi_text *text = &w->before;
     lhi_text_puts(text, "\n");
-    lhi_draft_remark(text, 0,
+    lhi_draft_add_comment(text, 0,
                      "How it is trained: docs/formats/job.md#training");
     lhi_text_puts(text, "training:\n");
-    lhi_draft_value(text, "sequences of an iteration, all replicas together",
+    lhi_draft_add_value(text, "sequences of an iteration, all replicas together",
                     "  global_batch: %" PRIu32, t->global_batch);
-    lhi_draft_value(text, "tokens of a sequence", "  sequence: %" PRIu32,
+    lhi_draft_add_value(text, "tokens of a sequence", "  sequence: %" PRIu32,
                     t->sequence);
-    lhi_draft_value(text, "what passes compute in", "  precision: %s",
+    lhi_draft_add_value(text, "what passes compute in", "  precision: %s",
                     lh_precision_name(t->precision));
-    lhi_draft_value(text, "", "  optimizer: %s",
+    lhi_draft_add_value(text, "", "  optimizer: %s",
                     lh_optimizer_name(t->optimizer));
     if (t->zero_given)
-        lhi_draft_value(text, "ZeRO stage: what replicas share",
+        lhi_draft_add_value(text, "ZeRO stage: what replicas share",
                         "  zero: %" PRIu32, t->zero);
     if (t->recompute_given)
         add_recompute(text, t);
-    if (t->dropout_given && t->dropout_share > 0)
-        lhi_draft_value(text, "share of activations that layers drop",
-                        "  dropout: %.12g", t->dropout_share);
+    if (t->dropout_given && t->dropout_rate > 0)
+        lhi_draft_add_value(text, "share of activations that layers drop",
+                        "  dropout: %.12g", t->dropout_rate);
     else if (t->dropout_given &&
-             t->dropout != lhi_model_drops(&w->in->model))
-        lhi_draft_value(text, "whether layers drop activations",
+             t->dropout != lhi_model_uses_dropout(&w->in->model))
+        lhi_draft_add_value(text, "whether layers drop activations",
                         "  dropout: %s", t->dropout ? "true" : "false");
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)
-        lhi_draft_value(text, "how tokens get to experts",
+        lhi_draft_add_value(text, "how tokens get to experts",
                         "  dispatcher: deepep");
 }
 
@@ -313,30 +313,30 @@ static void add_framework(writer *w)
     const lh_framework *f = &w->in->framework;
     lhi_text *text = &w->before;
     lhi_text_puts(text, "\n");
-    lhi_draft_remark(text, 0,
+    lhi_draft_add_comment(text, 0,
                      "The program that trains: docs/formats/job.md#framework");
     lhi_text_puts(text, "framework:\n");
-    lhi_draft_value(text, "", "  preset: %s",
+    lhi_draft_add_value(text, "", "  preset: %s",
                     lh_framework_preset_name(f->preset));
     if (f->unfused_attention)
-        lhi_draft_value(text, "", "  attention: unfused");
+        lhi_draft_add_value(text, "", "  attention: unfused");
     if (f->no_sequence_parallel)
-        lhi_draft_value(text, "", "  sequence_parallel: false");
+        lhi_draft_add_value(text, "", "  sequence_parallel: false");
     if (f->gradients_given)
-        lhi_draft_value(text, "in memory", "  gradients: %s",
+        lhi_draft_add_value(text, "in memory", "  gradients: %s",
                         lh_gradient_name(f->gradients));
     if (f->reduce_given)
-        lhi_draft_value(text, "as they are summed", "  reduce: %s",
+        lhi_draft_add_value(text, "as they are summed", "  reduce: %s",
                         lh_gradient_name(f->reduce));
     if (f->receives_given)
-        lhi_draft_value(text, "when receives of messages are posted",
+        lhi_draft_add_value(text, "when receives of messages are posted",
                         "  receives: %s", lh_receives_name(f->receives));
     if (f->overlap_tensor > 0 || f->overlap_expert > 0)
-        lhi_draft_value(text, "shares of communication behind compute",
+        lhi_draft_add_value(text, "shares of communication behind compute",
                         "  overlap: {tensor: %.15g, expert: %.15g}",
                         f->overlap_tensor, f->overlap_expert);
     if (f->fp8 != LH_FP8_NONE)
-        lhi_draft_value(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
+        lhi_draft_add_value(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
     lhi_text_puts(text, "\n");
 }
 
@@ -348,7 +348,7 @@ static bool add_cluster(writer *w)
     json_t *job = lhi_job_to_json(w->o->cluster);
     char *text = job ? json_dumps(json_object_get(job, "cluster"), 0) : NULL;
     const bool ok = text != NULL;
-    lhi_draft_remark(&w->cluster, 0,
+    lhi_draft_add_comment(&w->cluster, 0,
                      "The machines: docs/formats/job.md#cluster");
     if (text)
         lhi_text_printf(&w->cluster, "cluster:\n  %s\n", text);
@@ -387,27 +387,27 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                    {"micro_batch", l->micro_batch},
                    {"chunks_per_device", l->chunks_per_device}};
     lhi_text_puts(text, "\n");
-    lhi_draft_remark(text, 0,
+    lhi_draft_add_comment(text, 0,
                      "What runs today; each line that goes is searched: "
                      "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
     if (w->in->target != LH_TARGET_ANY)
-        lhi_draft_value(text, "what is to run the plan", "  framework: %s",
+        lhi_draft_add_value(text, "what is to run the plan", "  framework: %s",
                         lh_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
-            lhi_draft_value(text, "", "  %s: %" PRIu32, degrees[i].key,
+            lhi_draft_add_value(text, "", "  %s: %" PRIu32, degrees[i].key,
                             degrees[i].value);
     if (l->schedule)
-        lhi_draft_value(text, "", "  schedule: %s", l->schedule);
+        lhi_draft_add_value(text, "", "  schedule: %s", l->schedule);
     if (l->n_chunk_layers)
         add_layers(text, l);
     if (l->mtp_chunk)
-        lhi_draft_value(text, "multi-token prediction, apart from the head",
+        lhi_draft_add_value(text, "multi-token prediction, apart from the head",
                         "  mtp_chunk: %" PRIu32, l->mtp_chunk);
     if (w->n_sites > 1)
         return add_placement(w, name, err);
-    lhi_draft_value(text, "", "  outermost: %s",
+    lhi_draft_add_value(text, "", "  outermost: %s",
                     lh_outermost_name(l->outermost));
     return LH_OK;
 }
@@ -420,32 +420,32 @@ static void add_list(lhi_text *text, const char *before, const lhi_text *list,
     lhi_text_puts(&all, before);
     for (uint32_t i = 0; i < n; i++, at += strlen(at) + 1) {
         lhi_text_puts(&all, i ? ", " : "");
-        lhi_text_add_shown(&all, at, SIZE_MAX);
+        lhi_text_add_escaped(&all, at, SIZE_MAX);
     }
     if (n && !all.failed)
-        lhi_draft_remark(text, 0, all.data);
+        lhi_draft_add_comment(text, 0, all.data);
     text->failed = text->failed || all.failed;
     lhi_text_fini(&all);
 }
 
 static void add_head(writer *w)
 {
-    const lhi_imported *in = w->in;
+    const lhi_imported_job *in = w->in;
     lhi_text head = {0};
     lhi_text_printf(&head,
                     "A training job, made of %s. All keys and what they take: "
                     "docs/formats/job.md.",
-                    in->from);
+                    in->source_name);
     if (!head.failed)
-        lhi_draft_remark(&w->before, 0, head.data);
+        lhi_draft_add_comment(&w->before, 0, head.data);
     w->before.failed = w->before.failed || head.failed;
     lhi_text_fini(&head);
     const char *at = in->noted.data;
     for (uint32_t i = 0; i < in->n_noted; i++, at += strlen(at) + 1) {
         lhi_text note = {0};
-        lhi_text_add_shown(&note, at, SIZE_MAX);
+        lhi_text_add_escaped(&note, at, SIZE_MAX);
         if (!note.failed)
-            lhi_draft_remark(&w->before, 0, note.data);
+            lhi_draft_add_comment(&w->before, 0, note.data);
         w->before.failed = w->before.failed || note.failed;
         lhi_text_fini(&note);
     }
@@ -476,18 +476,18 @@ static lh_status write_all(writer *w, const char *name, char **text,
         lhi_text_fini(&shown);
         return lhi_fail_nomem(err);
     }
-    const lhi_draft_given given = {shown.data, &w->in->model, w->before.data,
+    const lhi_draft_sections given = {shown.data, &w->in->model, w->before.data,
                                    w->o->cluster ? w->cluster.data : NULL,
                                    w->behind.data};
     lh_draft_options machines = *w->o->machines;
     machines.n_sites = w->o->cluster ? 1 : w->n_sites;
     machines.sites = w->o->cluster ? w->o->machines->sites : w->sites;
-    lh_status status = lhi_job_draft_given(&machines, &given, text, len, err);
+    lh_status status = lhi_job_draft_with_sections(&machines, &given, text, len, err);
     lhi_text_fini(&shown);
     return status;
 }
 
-lh_status lhi_import_write(lhi_imported *in, const char *name,
+lh_status lhi_import_write(lhi_imported_job *in, const char *name,
                            const lh_import_options *options, char **text,
                            size_t *len, lh_error *err)
 {

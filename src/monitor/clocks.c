@@ -5,74 +5,74 @@
 
 /* Iteration counts: before outliers are detected; for offset and drift; for the
  * scatter. */
-enum { LEARNS = 8, MEMORY = 40, SCATTER = 64 };
-static const double odd_errors = 6;
-static const double finest_ns = 200;
+enum { WARM_UP = 8, MAX_AVERAGED = 40, MAX_SCATTER = 64 };
+static const double outlier_errors = 6;
+static const double resolution_ns = 200;
 
 static double square(double x)
 {
     return x * x;
 }
 
-double lhi_clocks_error(const lhi_clocks *c)
+double lhi_clock_offset_error(const lhi_clock_offset *c)
 {
-    double n = fmin((double)c->seen, MEMORY);
+    double n = fmin((double)c->n_iterations, MAX_AVERAGED);
     /* A fitted line's standard error at its end. */
-    return c->seen ? sqrt(4 * (c->spread + square(finest_ns)) / n) : 0;
+    return c->n_iterations ? sqrt(4 * (c->variance + square(resolution_ns)) / n) : 0;
 }
 
-static void begin_clocks(lhi_clocks *c, uint64_t step, double half, double both)
+static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half, double both)
 {
-    *c = (lhi_clocks){.offset = half, .around = both, .step = step, .seen = 1};
+    *c = (lhi_clock_offset){.offset = half, .round_trip = both, .step = step, .n_iterations = 1};
 }
 
 /* Updates the least-squares line through all readings while there are few
  * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10); later
  * with fading memory. */
-static void follow(lhi_clocks *c, double off, double off_both, double steps)
+static void update_line(lhi_clock_offset *c, double off, double off_both, double steps)
 {
-    double n = fmin((double)++c->seen, MEMORY);
+    double n = fmin((double)++c->n_iterations, MAX_AVERAGED);
     double gain = 2 * (2 * n - 1) / (n * (n + 1));
     c->offset += gain * off;
     c->drift += 6 / (n * (n + 1)) * off / steps;
-    c->around += off_both / n;
-    double share = 1 / fmin((double)c->seen, SCATTER);
-    c->spread += share * (square(off) - c->spread);
+    c->round_trip += off_both / n;
+    double share = 1 / fmin((double)c->n_iterations, MAX_SCATTER);
+    c->variance += share * (square(off) - c->variance);
 }
 
-double lhi_clocks_add(lhi_clocks *c, uint64_t step, double there, double back)
+double lhi_clock_offset_add(lhi_clock_offset *c, uint64_t step, double there, double back)
 {
     double half = (there - back) / 2, both = there + back;
-    if (c->seen == 0) {
+    if (c->n_iterations == 0) {
         begin_clocks(c, step, half, both);
         return c->offset;
     }
     double steps = (double)(step - c->step);
     c->step = step;
     c->offset += c->drift * steps;
-    double off = half - c->hidden - c->offset, off_both = both - c->around;
-    double odd = odd_errors * sqrt(c->spread + square(finest_ns));
-    if (c->seen < LEARNS || fabs(off) < odd) {
-        c->odd = 0;
-        c->odd_sum = 0;
+    double off = half - c->asymmetry - c->offset, off_both = both - c->round_trip;
+    double odd = outlier_errors * sqrt(c->variance + square(resolution_ns));
+    if (c->n_iterations < WARM_UP || fabs(off) < odd) {
+        c->n_outliers = 0;
+        c->outlier_sum = 0;
         /* Both directions may have become equally slower. */
-        follow(c, off, off_both, steps);
+        update_line(c, off, off_both, steps);
         return c->offset;
     }
     /* A clock step changes only the difference. A slower direction changes the
      * sum as well, by twice as much. */
     bool is_set = fabs(off_both) < fabs(off);
-    c->odd++;
-    c->odd_sum += off;
-    if (c->odd < 2)
+    c->n_outliers++;
+    c->outlier_sum += off;
+    if (c->n_outliers < 2)
         return is_set ? c->offset + off : c->offset;
     if (is_set)
-        c->offset += c->odd_sum / c->odd;
+        c->offset += c->outlier_sum / c->n_outliers;
     else {
-        c->hidden += c->odd_sum / c->odd;
-        c->around = both;
+        c->asymmetry += c->outlier_sum / c->n_outliers;
+        c->round_trip = both;
     }
-    c->odd = 0;
-    c->odd_sum = 0;
+    c->n_outliers = 0;
+    c->outlier_sum = 0;
     return c->offset;
 }

@@ -8,24 +8,24 @@
 #include <stdint.h>
 
 /* Clock b relative to clock a. */
-typedef struct lhi_clocks {
+typedef struct lhi_clock_offset {
     double offset, drift; /* ns and ns per step, at the last iteration */
-    double hidden; /* measured difference due to one slower direction */
-    double around; /* excess delay, both directions together */
-    double spread; /* variance of readings around the offset */
+    double asymmetry; /* measured difference due to one slower direction */
+    double round_trip; /* excess delay, both directions together */
+    double variance; /* variance of readings around the offset */
     uint64_t step; /* last step */
-    uint64_t seen; /* iteration count */
-    uint32_t odd;  /* consecutive outliers */
-    double odd_sum;
-} lhi_clocks;
+    uint64_t n_iterations; /* iteration count */
+    uint32_t n_outliers;  /* consecutive outliers */
+    double outlier_sum;
+} lhi_clock_offset;
 
 /* Adds an iteration and returns its clock offset. `there` and `back`: excess
  * delay, by the uncorrected clocks, of the fastest message from a to b and from
  * b to a. */
-double lhi_clocks_add(lhi_clocks *clocks, uint64_t step, double there,
+double lhi_clock_offset_add(lhi_clock_offset *clocks, uint64_t step, double there,
                       double back);
 
 /* Returns the offset's standard error. */
-double lhi_clocks_error(const lhi_clocks *clocks);
+double lhi_clock_offset_error(const lhi_clock_offset *clocks);
 
 #endif

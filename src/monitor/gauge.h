@@ -10,52 +10,52 @@
 
 /* Iterations: the window for detecting a change; a level's averaging length,
  * which lets it track drift. */
-enum { LHI_GAUGE_WINDOW = 3, LHI_GAUGE_LEVEL = 20 };
+enum { LHI_DRIFT_WINDOW = 3, LHI_DRIFT_AVERAGING = 20 };
 
 /* One iteration's measurement. */
-typedef struct lhi_gauge_reading {
+typedef struct lhi_drift_reading {
     double mean;
     double variance; /* of the mean, from the scatter of its samples */
     size_t n;        /* sample count */
-} lhi_gauge_reading;
+} lhi_drift_reading;
 
 /* Detected level changes. */
-typedef enum lhi_gauge_move {
-    LHI_GAUGE_STAYS,
-    LHI_GAUGE_LEAVES, /* departs from the normal level */
-    LHI_GAUGE_MOVES,  /* changes again after a departure */
-    LHI_GAUGE_RETURNS,
-} lhi_gauge_move;
+typedef enum lhi_drift_change {
+    LHI_DRIFT_UNCHANGED,
+    LHI_DRIFT_BEGINS, /* departs from the normal level */
+    LHI_DRIFT_CHANGES,  /* changes again after a departure */
+    LHI_DRIFT_ENDS,
+} lhi_drift_change;
 
 /* Drift detector state. */
-typedef struct lhi_gauge {
+typedef struct lhi_drift_detector {
     double level;  /* present level */
-    double quiet;  /* level before the departure; else the level */
+    double normal;  /* level before the departure; else the level */
     double weight; /* iterations averaged in the level */
     /* Scatter as variance divided by the level's square: of one sample, and
      * common to all samples of an iteration. */
-    double samples, together;
-    double quiet_samples; /* at the normal level */
-    double seen;          /* iterations averaged in both */
-    double freedom;       /* degrees of freedom in `sample_scatter` */
-    lhi_gauge_reading last[LHI_GAUGE_WINDOW]; /* newest first */
+    double sample_scatter, common_scatter;
+    double normal_scatter; /* at the normal level */
+    double n_iterations;          /* iterations averaged in both */
+    double degrees_of_freedom;       /* degrees of freedom in `sample_scatter` */
+    lhi_drift_reading window[LHI_DRIFT_WINDOW]; /* newest first */
     uint32_t n_last;
-    uint32_t settling; /* iterations until another change is reported */
+    uint32_t report_delay; /* iterations until another change is reported */
     uint64_t n_samples;
     bool has_left;
-} lhi_gauge;
+} lhi_drift_detector;
 
 /* Computes the mean trimmed by a tenth at either end, and its variance.
  * Reorders the samples. */
-lhi_gauge_reading lhi_gauge_read(double *samples, size_t n);
+lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 
 /* Adds a reading and returns the detected change. During warm-up (`learns`) it
  * reports none. A change has at least size `least`, and began *ago iterations
  * before this one. */
-lhi_gauge_move lhi_gauge_add(lhi_gauge *gauge, lhi_gauge_reading reading,
+lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *gauge, lhi_drift_reading reading,
                              bool learns, double least, uint32_t *ago);
 
 /* Returns the level's standard error. */
-double lhi_gauge_error(const lhi_gauge *gauge);
+double lhi_drift_detector_error(const lhi_drift_detector *gauge);
 
 #endif

@@ -9,12 +9,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { USUAL_WARM_UP = 8, LEAST_WARM_UP = 4 };
+enum { DEFAULT_WARM_UP = 8, MIN_WARM_UP = 4 };
 #define MOST_NS (INT64_C(1) << 61)
 
 /* --- names ---------------------------------------------------------------- */
 
-const char *lh_monitor_what_name(lh_monitor_what what)
+const char *lh_monitor_target_name(lh_monitor_target what)
 {
     static const char *const names[] = {"link", "device", "data"};
     return names[what];
@@ -66,13 +66,13 @@ static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
         const lhi_clock_pair *found =
             bsearch(&key, m->pairs, m->n_pairs, sizeof *m->pairs, by_clocks);
         m->links[l].pair = (uint32_t)(found - m->pairs);
-        m->links[l].reversed = clocks[p->links[l].from] == key.b;
+        m->links[l].is_reversed = clocks[p->links[l].from] == key.b;
     }
     return LH_OK;
 }
 
 /* Stores the nominal times from the pipeline. */
-static void note_nominal(lh_monitor *m)
+static void store_nominal(lh_monitor *m)
 {
     const lh_pipeline *p = m->pipeline;
     for (uint32_t l = 0; l < p->n_links; l++)
@@ -91,11 +91,11 @@ static void note_nominal(lh_monitor *m)
                 (double)(chunk->reduce_scatter_ns + chunk->dp_latency_ns),
         };
         for (uint32_t k = 0; k < LHI_N_SERIES; k++)
-            lhi_series_of(m, c, k)->nominal_ns = ns[k];
+            lhi_monitor_series(m, c, k)->nominal_ns = ns[k];
     }
 }
 
-static lh_status make_room(lh_monitor *m, lh_error *err)
+static lh_status allocate(lh_monitor *m, lh_error *err)
 {
     const lh_pipeline *p = m->pipeline;
     size_t things = (size_t)p->n_links + 2 * (size_t)p->n_devices;
@@ -108,17 +108,17 @@ static lh_status make_room(lh_monitor *m, lh_error *err)
     m->busy = calloc(p->n_devices, sizeof *m->busy);
     m->series = calloc((size_t)p->n_chunks * LHI_N_SERIES, sizeof *m->series);
     m->news = calloc(things, sizeof *m->news);
-    m->open = calloc(things, sizeof *m->open);
+    m->active = calloc(things, sizeof *m->active);
     if (!m->links || !m->work || !m->data || !m->first || !m->busy ||
-        !m->series || !m->news || !m->open)
+        !m->series || !m->news || !m->active)
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < p->n_devices; d++)
-        m->work[d].slowness = m->data[d].slowness = 1;
+        m->work[d].slowdown = m->data[d].slowdown = 1;
     return LH_OK;
 }
 
 /* Simulates the iteration time with all quantities at their normal levels. */
-static lh_status time_quiet(lh_monitor *m, lh_error *err)
+static lh_status simulate_normal(lh_monitor *m, lh_error *err)
 {
     int64_t ns;
     LHI_TRY(lhi_monitor_simulate(m, NULL, true, &ns, err));
@@ -143,19 +143,19 @@ static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
                         const lh_schedule *schedule,
                         const lh_monitor_options *o, lh_error *err)
 {
-    if (o->warm_up > 0 && o->warm_up < LEAST_WARM_UP)
+    if (o->warm_up > 0 && o->warm_up < MIN_WARM_UP)
         return lhi_fail(err, LH_EINVAL,
                         "a monitor learns from %d iterations or more, not %u",
-                        LEAST_WARM_UP, o->warm_up);
-    m->warm_up = o->warm_up ? o->warm_up : USUAL_WARM_UP;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &m->sim, o->sim, err));
+                        MIN_WARM_UP, o->warm_up);
+    m->warm_up = o->warm_up ? o->warm_up : DEFAULT_WARM_UP;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &m->sim, o->sim, err));
     LHI_TRY(copy_paths(m, pipeline->n_links, err));
     LHI_TRY(lhi_pipeline_copy(pipeline, &m->pipeline, err));
     LHI_TRY(lhi_schedule_copy(schedule, &m->schedule, err));
-    LHI_TRY(make_room(m, err));
-    note_nominal(m);
+    LHI_TRY(allocate(m, err));
+    store_nominal(m);
     LHI_TRY(pair_clocks(m, o->clocks, err));
-    return time_quiet(m, err);
+    return simulate_normal(m, err);
 }
 
 lh_status lh_monitor_make(const lh_pipeline *pipeline,
@@ -164,7 +164,7 @@ lh_status lh_monitor_make(const lh_pipeline *pipeline,
                           lh_error *err)
 {
     lh_monitor_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_monitor_options, &o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_monitor_options, &o, options, err));
     lh_monitor *m = calloc(1, sizeof *m);
     if (!m)
         return lhi_fail_nomem(err);
@@ -190,7 +190,7 @@ void lh_monitor_free(lh_monitor *m)
     free(m->series);
     free(m->pairs);
     free(m->news);
-    free(m->open);
+    free(m->active);
     free(m->first);
     free(m->samples);
     free(m->gathered);
@@ -199,20 +199,20 @@ void lh_monitor_free(lh_monitor *m)
     free(m);
 }
 
-lh_status lh_monitor_follow_on(lh_monitor *m, const lh_schedule *schedule,
+lh_status lh_monitor_set_schedule_and_path(lh_monitor *m, const lh_schedule *schedule,
                                const lh_sim_options *sim, lh_error *err)
 {
     lh_schedule *copy = NULL, *old = m->schedule;
     lh_sim_options old_sim = m->sim, new_sim = m->sim;
     bool *old_paths = m->delegated;
     if (sim)
-        LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &new_sim, sim, err));
+        LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &new_sim, sim, err));
     LHI_TRY(lhi_schedule_copy(schedule, &copy, err));
     m->schedule = copy;
     m->sim = new_sim;
     lh_status status = sim ? copy_paths(m, m->pipeline->n_links, err) : LH_OK;
     if (status == LH_OK)
-        status = time_quiet(m, err);
+        status = simulate_normal(m, err);
     if (status != LH_OK) {
         if (m->delegated != old_paths)
             free(m->delegated);
@@ -228,28 +228,28 @@ lh_status lh_monitor_follow_on(lh_monitor *m, const lh_schedule *schedule,
     return LH_OK;
 }
 
-lh_status lh_monitor_follow(lh_monitor *m, const lh_schedule *schedule,
+lh_status lh_monitor_set_schedule(lh_monitor *m, const lh_schedule *schedule,
                             lh_error *err)
 {
-    return lh_monitor_follow_on(m, schedule, NULL, err);
+    return lh_monitor_set_schedule_and_path(m, schedule, NULL, err);
 }
 
 /* --- iterations ----------------------------------------------------------- */
 
 /* Checks a time on any clock; differences of valid times do not overflow. */
-static bool is_moment(int64_t ns)
+static bool is_valid_time(int64_t ns)
 {
     return ns >= -MOST_NS && ns <= MOST_NS;
 }
 
 static lh_status check_message(const lh_monitor *m, size_t i,
-                               const lh_seen_message *x, lh_error *err)
+                               const lh_observed_message *x, lh_error *err)
 {
     if (x->link >= m->pipeline->n_links)
         return lhi_fail(err, LH_EINVAL,
                         "message %zu: there is no link %" PRIu32, i, x->link);
-    if (!is_moment(x->produced_ns) || !is_moment(x->posted_ns) ||
-        !is_moment(x->entered_ns) || !is_moment(x->arrived_ns))
+    if (!is_valid_time(x->produced_ns) || !is_valid_time(x->posted_ns) ||
+        !is_valid_time(x->entered_ns) || !is_valid_time(x->arrived_ns))
         return lhi_fail(err, LH_EINVAL,
                         "message %zu: a time is beyond 73 years", i);
     bool one_clock = m->links[x->link].pair == LH_NONE;
@@ -265,17 +265,17 @@ static lh_status check_message(const lh_monitor *m, size_t i,
     return LH_OK;
 }
 
-static lh_status check_seen(const lh_monitor *m, const lh_seen *seen,
+static lh_status check_observation(const lh_monitor *m, const lh_observation *seen,
                             lh_error *err)
 {
-    if (m->n_seen > 0 && seen->step <= m->step)
+    if (m->n_iterations > 0 && seen->step <= m->step)
         return lhi_fail(err, LH_EINVAL,
                         "step %" PRIu64 " comes behind step %" PRIu64,
                         seen->step, m->step);
     for (size_t i = 0; i < seen->n_messages; i++)
         LHI_TRY(check_message(m, i, &seen->messages[i], err));
     for (size_t i = 0; i < seen->n_passes; i++) {
-        const lh_seen_pass *x = &seen->passes[i];
+        const lh_observed_pass *x = &seen->passes[i];
         if (x->pass.chunk >= m->pipeline->n_chunks || x->pass.kind > LH_B ||
             x->pass.n_parts < 1 || x->pass.part >= x->pass.n_parts || x->ns < 0)
             return lhi_fail(err, LH_EINVAL,
@@ -284,7 +284,7 @@ static lh_status check_seen(const lh_monitor *m, const lh_seen *seen,
                             i);
     }
     for (size_t i = 0; i < seen->n_collectives; i++) {
-        const lh_seen_collective *x = &seen->collectives[i];
+        const lh_observed_collective *x = &seen->collectives[i];
         if (x->chunk >= m->pipeline->n_chunks || x->ns < 0)
             return lhi_fail(err, LH_EINVAL,
                             "communication %zu: there is no chunk %" PRIu32
@@ -294,15 +294,15 @@ static lh_status check_seen(const lh_monitor *m, const lh_seen *seen,
     return LH_OK;
 }
 
-static lh_status grow(lh_monitor *m, const lh_seen *seen, lh_error *err)
+static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
 {
     size_t n = seen->n_passes + seen->n_collectives;
     n = n > seen->n_messages ? n : seen->n_messages;
-    if (n <= m->room)
+    if (n <= m->capacity)
         return LH_OK;
     lhi_sample *samples = calloc(n, sizeof *samples);
     lhi_sample *gathered = calloc(n, sizeof *gathered);
-    lh_seen_message *messages = calloc(n, sizeof *messages);
+    lh_observed_message *messages = calloc(n, sizeof *messages);
     double *values = calloc(n, sizeof *values);
     if (!samples || !gathered || !messages || !values) {
         free(samples);
@@ -319,27 +319,27 @@ static lh_status grow(lh_monitor *m, const lh_seen *seen, lh_error *err)
     m->gathered = gathered;
     m->messages = messages;
     m->values = values;
-    m->room = n;
+    m->capacity = n;
     return LH_OK;
 }
 
-static lhi_watched *thing_of(const lh_monitor *m, const lh_monitor_event *e)
+static lhi_monitored *find_monitored(const lh_monitor *m, const lh_monitor_event *e)
 {
-    return e->what == LH_MONITOR_LINK     ? &m->links[e->index].is
-           : e->what == LH_MONITOR_DEVICE ? &m->work[e->index]
+    return e->target == LH_MONITOR_LINK     ? &m->links[e->index].monitored
+           : e->target == LH_MONITOR_DEVICE ? &m->work[e->index]
                                           : &m->data[e->index];
 }
 
 /* Computes each new change's cost, all others as at present. */
-static lh_status cost_news(lh_monitor *m, lh_error *err)
+static lh_status compute_costs(lh_monitor *m, lh_error *err)
 {
     int64_t now = 0;
     if (m->n_news > 0)
         LHI_TRY(lhi_monitor_simulate(m, NULL, false, &now, err));
     for (uint32_t i = 0; i < m->n_news; i++) {
-        lhi_watched *thing = thing_of(m, &m->news[i]);
+        lhi_monitored *thing = find_monitored(m, &m->news[i]);
         int64_t without = now;
-        if (thing->is_open)
+        if (thing->is_active)
             LHI_TRY(lhi_monitor_simulate(m, thing, false, &without, err));
         m->news[i].cost_ns = now - without;
         thing->event = m->news[i];
@@ -347,37 +347,37 @@ static lh_status cost_news(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-static void list_open_of(lh_monitor *m, lhi_watched *thing)
+static void add_if_active(lh_monitor *m, lhi_monitored *thing)
 {
-    if (!thing->is_open)
+    if (!thing->is_active)
         return;
-    thing->event.now_ns = thing->gauge.level;
-    thing->event.error_ns = lhi_gauge_error(&thing->gauge);
-    m->open[m->n_open++] = thing->event;
+    thing->event.current_ns = thing->detector.level;
+    thing->event.error_ns = lhi_drift_detector_error(&thing->detector);
+    m->active[m->n_active++] = thing->event;
 }
 
-static void list_open(lh_monitor *m)
+static void list_active(lh_monitor *m)
 {
-    m->n_open = 0;
+    m->n_active = 0;
     for (uint32_t l = 0; l < m->pipeline->n_links; l++)
-        list_open_of(m, &m->links[l].is);
+        add_if_active(m, &m->links[l].monitored);
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
-        list_open_of(m, &m->work[d]);
+        add_if_active(m, &m->work[d]);
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
-        list_open_of(m, &m->data[d]);
+        add_if_active(m, &m->data[d]);
 }
 
-lh_status lh_monitor_add(lh_monitor *m, const lh_seen *seen, lh_error *err)
+lh_status lh_monitor_add(lh_monitor *m, const lh_observation *seen, lh_error *err)
 {
-    lh_seen s;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_seen, &s, seen, err));
-    LHI_TRY(check_seen(m, &s, err));
+    lh_observation s;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_observation, &s, seen, err));
+    LHI_TRY(check_observation(m, &s, err));
     LHI_TRY(grow(m, &s, err));
-    lhi_watch(m, &s);
-    if (m->n_seen == m->warm_up)
-        LHI_TRY(time_quiet(m, err));
-    LHI_TRY(cost_news(m, err));
-    list_open(m);
+    lhi_monitor_process_iteration(m, &s);
+    if (m->n_iterations == m->warm_up)
+        LHI_TRY(simulate_normal(m, err));
+    LHI_TRY(compute_costs(m, err));
+    list_active(m);
     return LH_OK;
 }
 
@@ -387,8 +387,8 @@ const lh_monitor_event *lh_monitor_events(const lh_monitor *m, uint32_t *n)
     return m->news;
 }
 
-const lh_monitor_event *lh_monitor_going_on(const lh_monitor *m, uint32_t *n)
+const lh_monitor_event *lh_monitor_active_events(const lh_monitor *m, uint32_t *n)
 {
-    *n = m->n_open;
-    return m->open;
+    *n = m->n_active;
+    return m->active;
 }

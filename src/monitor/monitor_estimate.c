@@ -15,7 +15,7 @@
 static void split_delay(const lh_monitor *m, uint32_t l, double delay,
                         double *latency, double *transfer)
 {
-    const lhi_watched_link *link = &m->links[l];
+    const lhi_monitored_link *link = &m->links[l];
     double seen = link->n_transfers > 0
                       ? link->transfer_ns
                       : (double)m->pipeline->links[l].transfer_ns;
@@ -25,18 +25,18 @@ static void split_delay(const lh_monitor *m, uint32_t l, double delay,
 
 lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
 {
-    const lhi_watched_link *link = &m->links[l];
-    const lhi_gauge *gauge = &link->is.gauge;
+    const lhi_monitored_link *link = &m->links[l];
+    const lhi_drift_detector *gauge = &link->monitored.detector;
     lh_link_estimate e = {.delay_ns = link->nominal_ns};
     if (gauge->n_samples > 0) {
         e.delay_ns = gauge->level;
-        e.error_ns = lhi_gauge_error(gauge);
+        e.error_ns = lhi_drift_detector_error(gauge);
     }
     e.n_messages = gauge->n_samples;
-    e.apart = link->n_transfers > 0;
-    e.both_ways_only = link->pair != LH_NONE;
+    e.transfer_measured = link->n_transfers > 0;
+    e.round_trip_only = link->pair != LH_NONE;
     split_delay(m, l, e.delay_ns, &e.latency_ns, &e.transfer_ns);
-    if (e.apart && link->bytes > 0 && e.transfer_ns > 0)
+    if (e.transfer_measured && link->bytes > 0 && e.transfer_ns > 0)
         e.gbps = 8 * link->bytes / e.transfer_ns;
     return e;
 }
@@ -44,11 +44,11 @@ lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
 lh_pass_estimate lh_monitor_pass(const lh_monitor *m, uint32_t chunk,
                                  lh_pass_kind kind)
 {
-    const lhi_series *s = lhi_series_of(m, chunk, kind);
+    const lhi_series *s = lhi_monitor_series(m, chunk, kind);
     if (s->n > 0)
         return (lh_pass_estimate){s->mean, sqrt(s->variance / s->weight), s->n};
     uint32_t device = m->pipeline->chunks[chunk].device;
-    return (lh_pass_estimate){s->nominal_ns * m->work[device].slowness, 0, 0};
+    return (lh_pass_estimate){s->nominal_ns * m->work[device].slowdown, 0, 0};
 }
 
 lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
@@ -57,9 +57,9 @@ lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
         const lhi_clock_pair *p = &m->pairs[i];
         double sign = p->a == a && p->b == b ? 1 : -1;
         if ((p->a == a && p->b == b) || (p->a == b && p->b == a))
-            return (lh_clock_estimate){sign * p->clocks.offset,
-                                       lhi_clocks_error(&p->clocks),
-                                       sign * p->clocks.drift, p->clocks.seen};
+            return (lh_clock_estimate){sign * p->estimate.offset,
+                                       lhi_clock_offset_error(&p->estimate),
+                                       sign * p->estimate.drift, p->estimate.n_iterations};
     }
     return (lh_clock_estimate){0};
 }
@@ -71,18 +71,18 @@ static int64_t whole_ns(double ns)
     return ns > 0 ? llround(ns) : 0;
 }
 
-static double to_quiet(const lhi_watched *thing, const lhi_watched *quiet,
+static double to_quiet(const lhi_monitored *thing, const lhi_monitored *quiet,
                        bool all_quiet)
 {
-    return all_quiet || thing == quiet ? lhi_to_quiet(thing) : 1;
+    return all_quiet || thing == quiet ? lhi_monitored_normal_ratio(thing) : 1;
 }
 
 static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
                            double data, lh_chunk *out)
 {
     const lh_chunk *from = &m->pipeline->chunks[c];
-    const lhi_series *b = lhi_series_of(m, c, LH_B);
-    const lhi_series *d = lhi_series_of(m, c, LH_D);
+    const lhi_series *b = lhi_monitor_series(m, c, LH_B);
+    const lhi_series *d = lhi_monitor_series(m, c, LH_D);
     double both = (double)from->d_ns + (double)from->w_ns;
     out->f_ns = whole_ns(work * lh_monitor_pass(m, c, LH_F).ns);
     if (b->n > 0 && (d->n == 0 || d->last_step < b->last_step) && both > 0) {
@@ -94,13 +94,13 @@ static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
         out->d_ns = whole_ns(work * lh_monitor_pass(m, c, LH_D).ns);
         out->w_ns = whole_ns(work * lh_monitor_pass(m, c, LH_W).ns);
     }
-    double far = data * m->data[from->device].slowness;
+    double far = data * m->data[from->device].slowdown;
     out->all_gather_ns = whole_ns((double)from->all_gather_ns * far);
     out->reduce_scatter_ns = whole_ns((double)from->reduce_scatter_ns * far);
     out->dp_latency_ns = whole_ns((double)from->dp_latency_ns * far);
 }
 
-lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_watched *quiet,
+lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_monitored *quiet,
                                bool all_quiet, lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -118,7 +118,7 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_watched *quiet,
     for (uint32_t l = 0; status == LH_OK && l < desc.n_links; l++) {
         double latency, transfer;
         double delay = lh_monitor_link(m, l).delay_ns *
-                       to_quiet(&m->links[l].is, quiet, all_quiet);
+                       to_quiet(&m->links[l].monitored, quiet, all_quiet);
         split_delay(m, l, delay, &latency, &transfer);
         links[l] = desc.links[l];
         links[l].latency_ns = whole_ns(latency);
@@ -128,21 +128,21 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_watched *quiet,
         uint32_t d = desc.chunks[desc.dp_ops[i].chunk].device;
         ops[i] = desc.dp_ops[i];
         ops[i].transfer_ns =
-            whole_ns((double)ops[i].transfer_ns * m->data[d].slowness *
+            whole_ns((double)ops[i].transfer_ns * m->data[d].slowdown *
                      to_quiet(&m->data[d], quiet, all_quiet));
     }
     desc.chunks = chunks;
     desc.links = links;
     desc.dp_ops = ops;
     if (status == LH_OK)
-        status = lhi_pipeline_remake(m->pipeline, &desc, out, err);
+        status = lhi_pipeline_rebuild(m->pipeline, &desc, out, err);
     free(chunks);
     free(links);
     free(ops);
     return status;
 }
 
-lh_status lhi_monitor_simulate(const lh_monitor *m, const lhi_watched *quiet,
+lh_status lhi_monitor_simulate(const lh_monitor *m, const lhi_monitored *quiet,
                                bool all_quiet, int64_t *makespan_ns,
                                lh_error *err)
 {

@@ -17,41 +17,41 @@
 #include <unistd.h>
 
 /* Maps rank 0's table of emulated links. */
-static lh_status find_shared(void *context, const lhi_tcp_options *o,
+static lh_status map_shared_links(void *context, const lhi_tcp_options *o,
                              const lhi_tcp_extra *extra, lh_error *err)
 {
-    lhi_shared **shared = context;
+    lhi_shared_links **shared = context;
     lh_status status =
-        lhi_shared_find(o->n_links, o->links, extra->bytes, shared, err);
+        lhi_shared_links_map(o->n_links, o->links, extra->bytes, shared, err);
     if (status != LH_OK)
-        lhi_wrap(err, "rank %u", o->rank);
+        lhi_fail_add_context(err, "rank %u", o->rank);
     return status;
 }
 
 /* Resources below the endpoint, released after its streams. */
-typedef struct below {
-    lhi_shared *shared;
+typedef struct endpoint_resources {
+    lhi_shared_links *shared;
     lhi_rails *rails; /* NULL: none */
     lhi_failure failure;
-} below;
+} endpoint_resources;
 
-static void free_below(void *of)
+static void free_resources(void *of)
 {
-    below *b = of;
+    endpoint_resources *b = of;
     lhi_rails_close(b->rails);
-    lhi_shared_free(b->shared);
+    lhi_shared_links_free(b->shared);
     free(b);
 }
 
 /* Returns the rails' next notice for the user. */
-static bool tell_of_rails(void *of, char *text, size_t room)
+static bool read_rails_notice(void *of, char *text, size_t room)
 {
-    return lhi_rails_tell(of, text, room);
+    return lhi_rails_read_notice(of, text, room);
 }
 
 /* Creates the endpoint over sockets or rails. */
 static lh_status start(const lhi_tcp_options *o, const int *fds,
-                       const unsigned char *keys, below *b, lhi_net **out,
+                       const unsigned char *keys, endpoint_resources *b, lhi_net **out,
                        lh_error *err)
 {
     lhi_stream_options options = {.name = "tcp",
@@ -59,11 +59,11 @@ static lh_status start(const lhi_tcp_options *o, const int *fds,
                                   .n_ranks = o->n_ranks,
                                   .fds = fds,
                                   .keys = keys,
-                                  .links = lhi_shared_table(b->shared),
+                                  .links = lhi_shared_links_table(b->shared),
                                   .failure = &b->failure,
                                   .silence_ns = o->silence_ns ? o->silence_ns
-                                                              : LHI_SILENCE_NS,
-                                  .closed = free_below,
+                                                              : LHI_SILENCE_TIMEOUT_NS,
+                                  .closed = free_resources,
                                   .context = b};
     if (b->rails) { /* rails authenticate frames and detect losses themselves */
         options.keys = NULL;
@@ -71,8 +71,8 @@ static lh_status start(const lhi_tcp_options *o, const int *fds,
     }
     LHI_TRY(lhi_net_stream(&options, out, err));
     if (b->rails) {
-        (*out)->tell = tell_of_rails;
-        (*out)->tell_of = b->rails;
+        (*out)->read_notice = read_rails_notice;
+        (*out)->notice_context = b->rails;
     }
     return LH_OK;
 }
@@ -82,21 +82,21 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
     LHI_TRY(lhi_links_check(o->n_links, o->links, err));
     lhi_tcp_extra extra = {{0}};
     size_t n = o->n_ranks ? o->n_ranks : 1;
-    below *b = calloc(1, sizeof *b);
+    endpoint_resources *b = calloc(1, sizeof *b);
     int *fds = malloc(n * sizeof *fds);
-    unsigned char *keys = calloc(n, LHI_SEAL_KEY_BYTES);
+    unsigned char *keys = calloc(n, LHI_FRAME_MAC_KEY_BYTES);
     lh_status status = b && fds && keys ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && o->rank == 0)
         status =
-            lhi_shared_make(o->n_links, o->links, extra.bytes, &b->shared, err);
+            lhi_shared_links_make(o->n_links, o->links, extra.bytes, &b->shared, err);
     bool joined = false;
     if (status == LH_OK) {
         status =
-            lhi_tcp_join(o, &extra, find_shared, &b->shared, fds, keys, err);
+            lhi_tcp_join(o, &extra, map_shared_links, &b->shared, fds, keys, err);
         joined = status == LH_OK;
     }
     if (status == LH_OK && o->n_rails)
-        status = lhi_rails_join(o, keys, &b->failure, fds, &b->rails, err);
+        status = lhi_rails_setup(o, keys, &b->failure, fds, &b->rails, err);
     if (status == LH_OK)
         status = start(o, fds, keys, b, out, err);
     if (status != LH_OK) {
@@ -104,7 +104,7 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
             if (fds[i] >= 0)
                 close(fds[i]);
         if (b)
-            free_below(b);
+            free_resources(b);
     }
     free(fds);
     free(keys);
@@ -158,7 +158,7 @@ lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
     lhi_ucx_options options = {.rank = o->rank,
                                .n_ranks = o->n_ranks,
                                .loopback = is_loopback(o->host)};
-    if (!lhi_hello_can_prove())
+    if (!lhi_handshake_can_authenticate())
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "this build has no ucx transport: it was made without "
                         "OpenSSL (libssl-dev), by which ranks prove the job's "
@@ -173,7 +173,7 @@ lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
     options.context = options.closed_context = control;
     options.links = control->links;
     options.failure = control->failure;
-    options.silence_ns = o->silence_ns ? o->silence_ns : LHI_SILENCE_NS;
+    options.silence_ns = o->silence_ns ? o->silence_ns : LHI_SILENCE_TIMEOUT_NS;
     options.closed = close_control;
     lh_status status = lhi_ucx_open(&options, out, err);
     if (status != LH_OK) {

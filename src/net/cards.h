@@ -10,58 +10,58 @@
 #include <stdint.h>
 
 enum {
-    LHI_CARDS_VERSION = 2, /* version of start and UCX records */
-    LHI_SHARE_BYTES = 64,
+    LHI_RECORDS_VERSION = 2, /* version of start and UCX records */
+    LHI_SHARED_LINKS_LOCATION_BYTES = 64,
     LHI_COOKIE_BYTES = 32,
-    LHI_START_CARD_BYTES = 408,
-    LHI_UCX_CARD_BYTES = 4096,
-    LHI_UCX_ADDRESS_BYTES = LHI_UCX_CARD_BYTES - 24
+    LHI_START_RECORD_BYTES = 408,
+    LHI_UCX_RECORD_BYTES = 4096,
+    LHI_UCX_ADDRESS_BYTES = LHI_UCX_RECORD_BYTES - 24
 };
 
 /* Location of the table of emulated links shared by the processes on one host:
  * an open file of one process, with a cookie at the file's start. The cookie
  * detects a process with the same id on another host. */
-typedef struct lhi_link_share {
+typedef struct lhi_shared_links_location {
     uint32_t pid, fd, n_links;
     unsigned char cookie[LHI_COOKIE_BYTES];
-} lhi_link_share;
+} lhi_shared_links_location;
 
 /* Record of a rank started by MPI. For the secret and the port, rank 0's values
  * apply to all. */
-typedef struct lhi_start_card {
+typedef struct lhi_start_record {
     uint32_t port;
     bool failed;                 /* this rank cannot start */
     char host[256], address[64]; /* NUL-terminated */
     unsigned char secret[32];
-    unsigned char work[32]; /* digest of the run's setup */
-} lhi_start_card;
+    unsigned char setup_digest[32]; /* digest of the run's setup */
+} lhi_start_record;
 
 /* Record of a rank's UCX worker; size 0: the worker could not be created. */
-typedef struct lhi_ucx_card {
+typedef struct lhi_ucx_record {
     uint64_t frame_tag, data_tag; /* random; rank 0's tags identify the job's
                                    * messages */
     uint32_t size;                /* bytes of the address */
     unsigned char address[LHI_UCX_ADDRESS_BYTES];
-} lhi_ucx_card;
+} lhi_ucx_record;
 
 /* Encodes the location of shared links. */
-void lhi_link_share_write(const lhi_link_share *card,
-                          unsigned char out[LHI_SHARE_BYTES]);
+void lhi_shared_links_location_write(const lhi_shared_links_location *card,
+                          unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES]);
 /* Decodes the location of shared links. LH_EIO: invalid record; `err` has the
  * cause. */
-lh_status lhi_link_share_read(const unsigned char in[LHI_SHARE_BYTES],
-                              lhi_link_share *out, lh_error *err);
+lh_status lhi_shared_links_location_read(const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
+                              lhi_shared_links_location *out, lh_error *err);
 /* Encodes a start record. */
-void lhi_start_card_write(const lhi_start_card *card,
-                          unsigned char out[LHI_START_CARD_BYTES]);
+void lhi_start_record_write(const lhi_start_record *card,
+                          unsigned char out[LHI_START_RECORD_BYTES]);
 /* Decodes a start record; errors as above. */
-lh_status lhi_start_card_read(const unsigned char in[LHI_START_CARD_BYTES],
-                              lhi_start_card *out, lh_error *err);
+lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
+                              lhi_start_record *out, lh_error *err);
 /* Encodes a UCX record. */
-void lhi_ucx_card_write(const lhi_ucx_card *card,
-                        unsigned char out[LHI_UCX_CARD_BYTES]);
+void lhi_ucx_record_write(const lhi_ucx_record *card,
+                        unsigned char out[LHI_UCX_RECORD_BYTES]);
 /* Decodes a UCX record; errors as above. */
-lh_status lhi_ucx_card_read(const unsigned char in[LHI_UCX_CARD_BYTES],
-                            lhi_ucx_card *out, lh_error *err);
+lh_status lhi_ucx_record_read(const unsigned char in[LHI_UCX_RECORD_BYTES],
+                            lhi_ucx_record *out, lh_error *err);
 
 #endif

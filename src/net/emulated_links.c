@@ -14,7 +14,7 @@
 
 /* Upper bound on a link's times, 30 years, so that sums cannot overflow the
  * clock. */
-#define MOST_NS INT64_C(1000000000000000000)
+#define MAX_LINK_NS INT64_C(1000000000000000000)
 
 /* A message on a link. */
 typedef struct message {
@@ -38,8 +38,8 @@ typedef struct link {
     uint32_t head, tail;                 /* range of `order` in use */
     /* slots ever used; first free one + 1 */
     uint32_t n_slots, free_slot;
-    uint32_t order[2 * LHI_LINKS_SLOTS]; /* slots in departure order */
-    message slots[LHI_LINKS_SLOTS];
+    uint32_t order[2 * LHI_LINKS_MAX_MESSAGES]; /* slots in departure order */
+    message slots[LHI_LINKS_MAX_MESSAGES];
 } link;
 
 /* The table; in memory shared between processes. */
@@ -51,13 +51,13 @@ struct lhi_links {
 lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
                           lh_error *err)
 {
-    if (n_links > LHI_LINKS_MOST)
+    if (n_links > LHI_LINKS_MAX)
         return lhi_fail(err, LH_EINVAL, "%u emulated links, more than %d",
-                        n_links, LHI_LINKS_MOST);
+                        n_links, LHI_LINKS_MAX);
     for (uint32_t i = 0; i < n_links; i++) {
         const lhi_net_link *l = &links[i];
-        if (l->latency_ns < 0 || l->latency_ns > MOST_NS ||
-            l->transfer_ns < 0 || l->transfer_ns > MOST_NS ||
+        if (l->latency_ns < 0 || l->latency_ns > MAX_LINK_NS ||
+            l->transfer_ns < 0 || l->transfer_ns > MAX_LINK_NS ||
             !isfinite(l->ns_per_byte) || l->ns_per_byte < 0)
             return lhi_fail(err, LH_EINVAL,
                             "emulated link %u: latency %" PRId64
@@ -135,18 +135,18 @@ static void free_slot(link *l, uint32_t i)
 /* Returns a free slot's index, or LHI_LINKS_MAX_MESSAGES if all are in use. */
 static uint32_t new_slot(link *l)
 {
-    uint32_t i = LHI_LINKS_SLOTS;
+    uint32_t i = LHI_LINKS_MAX_MESSAGES;
     if (l->free_slot > 0) {
         i = l->free_slot - 1;
         l->free_slot = l->slots[i].next_free;
-    } else if (l->n_slots < LHI_LINKS_SLOTS) {
+    } else if (l->n_slots < LHI_LINKS_MAX_MESSAGES) {
         i = l->n_slots++;
     }
     return i;
 }
 
 /* Finalises messages that have arrived: their times no longer change. */
-static void settle(link *l, int64_t now_ns)
+static void finalise_arrived(link *l, int64_t now_ns)
 {
     while (l->head < l->tail) {
         uint32_t i = l->order[l->head];
@@ -166,7 +166,7 @@ static void settle(link *l, int64_t now_ns)
 }
 
 /* Checks whether message a departs before b. */
-static bool leaves_before(const link *l, const message *a, const message *b)
+static bool departs_before(const link *l, const message *a, const message *b)
 {
     if (l->in_turns)
         return a->turn < b->turn;
@@ -176,9 +176,9 @@ static bool leaves_before(const link *l, const message *a, const message *b)
 }
 
 /* Inserts slot `i` into the departure order; returns its position. */
-static uint32_t insert(link *l, uint32_t i)
+static uint32_t insert_in_order(link *l, uint32_t i)
 {
-    if (l->tail == 2 * LHI_LINKS_SLOTS) {
+    if (l->tail == 2 * LHI_LINKS_MAX_MESSAGES) {
         memmove(l->order, l->order + l->head,
                 (l->tail - l->head) * sizeof l->order[0]);
         l->tail -= l->head;
@@ -186,7 +186,7 @@ static uint32_t insert(link *l, uint32_t i)
     }
     uint32_t place = l->tail++;
     while (place > l->head &&
-           leaves_before(l, &l->slots[i], &l->slots[l->order[place - 1]])) {
+           departs_before(l, &l->slots[i], &l->slots[l->order[place - 1]])) {
         l->order[place] = l->order[place - 1];
         place--;
     }
@@ -196,7 +196,7 @@ static uint32_t insert(link *l, uint32_t i)
 
 /* Computes the times of the messages from `place` on. Arrivals stay in order
  * even if latencies differ. */
-static void date_from(link *l, uint32_t place)
+static void compute_times(link *l, uint32_t place)
 {
     int64_t free_ns = l->free_ns, arrived_ns = l->arrived_ns;
     if (place > l->head) {
@@ -258,18 +258,18 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
 {
     double transfer_ns =
         (double)l->rule.transfer_ns + (double)bytes * l->rule.ns_per_byte;
-    if (transfer_ns > (double)MOST_NS)
+    if (transfer_ns > (double)MAX_LINK_NS)
         return lhi_fail(err, LH_EINVAL,
                         "emulated link %u: %zu bytes would take %g s", i, bytes,
                         transfer_ns * 1e-9);
-    settle(l, lhi_now_ns());
+    finalise_arrived(l, lhi_now_ns());
     LHI_TRY(check_turn(l, i, turn, err));
     uint32_t index = new_slot(l);
-    if (index == LHI_LINKS_SLOTS)
+    if (index == LHI_LINKS_MAX_MESSAGES)
         return lhi_fail(err, LH_EIO,
                         "emulated link %u holds %d messages that nobody has "
                         "received",
-                        i, LHI_LINKS_SLOTS);
+                        i, LHI_LINKS_MAX_MESSAGES);
     message *s = &l->slots[index];
     *s = (message){.entered_ns = entered_ns,
                    .transfer_ns =
@@ -281,7 +281,7 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                    .sender = sender,
                    .used = true};
     l->in_turns = turn != LHI_NET_NO_TURN;
-    date_from(l, insert(l, index));
+    compute_times(l, insert_in_order(l, index));
     *out = index;
     return LH_OK;
 }
@@ -315,7 +315,7 @@ lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
     return LH_OK;
 }
 
-lh_status lhi_links_hold(lhi_links *table, uint32_t i, int64_t until_ns,
+lh_status lhi_links_suspend(lhi_links *table, uint32_t i, int64_t until_ns,
                          lh_error *err)
 {
     if (i >= table->n_links)
@@ -323,17 +323,17 @@ lh_status lhi_links_hold(lhi_links *table, uint32_t i, int64_t until_ns,
                         table->n_links);
     link *l = &table->links[i];
     LHI_TRY(lock_link(l, i, err));
-    settle(l, lhi_now_ns());
+    finalise_arrived(l, lhi_now_ns());
     if (l->free_ns < until_ns)
         l->free_ns = until_ns;
-    date_from(l, l->head);
+    compute_times(l, l->head);
     pthread_mutex_unlock(&l->lock);
     return LH_OK;
 }
 
-bool lhi_links_valid(const lhi_links *table, uint32_t i, uint32_t slot)
+bool lhi_links_is_valid(const lhi_links *table, uint32_t i, uint32_t slot)
 {
-    return table && i < table->n_links && slot < LHI_LINKS_SLOTS;
+    return table && i < table->n_links && slot < LHI_LINKS_MAX_MESSAGES;
 }
 
 lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
@@ -358,7 +358,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
     if (*arrived_ns <= now_ns) {
         *taken = s->taken = true;
         *began_ns = s->end_ns - s->transfer_ns;
-        settle(l, now_ns);
+        finalise_arrived(l, now_ns);
         if (s->left && s->used)
             free_slot(l, index);
     }
@@ -366,7 +366,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
     return LH_OK;
 }
 
-void lhi_links_sleep(lhi_links *table, uint32_t i, uint32_t slot,
+void lhi_links_wait_known(lhi_links *table, uint32_t i, uint32_t slot,
                      int64_t until_ns)
 {
     lhi_futex_wait(&table->links[i].slots[slot].known, 0, until_ns, true);

@@ -20,8 +20,8 @@ typedef struct lhi_links lhi_links;
 #define LHI_LINKS_UNKNOWN INT64_MAX
 
 enum {
-    LHI_LINKS_SLOTS = 1 << 14, /* maximum messages on one link */
-    LHI_LINKS_MOST = 4096      /* maximum links per run */
+    LHI_LINKS_MAX_MESSAGES = 1 << 14, /* maximum messages on one link */
+    LHI_LINKS_MAX = 4096      /* maximum links per run */
 };
 
 /* Checks link parameters; LH_EINVAL names the link. */
@@ -49,11 +49,11 @@ lh_status lhi_links_set(lhi_links *table, uint32_t link,
                         const lhi_net_link *rule, lh_error *err);
 
 /* Delays departures from the link until `until_ns`. */
-lh_status lhi_links_hold(lhi_links *table, uint32_t link, int64_t until_ns,
+lh_status lhi_links_suspend(lhi_links *table, uint32_t link, int64_t until_ns,
                          lh_error *err);
 
 /* Checks that link and slot exist; a peer may send any values. */
-bool lhi_links_valid(const lhi_links *table, uint32_t link, uint32_t slot);
+bool lhi_links_is_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 
 /* Called by the receiver. If the message has arrived by `now_ns`, sets *taken,
  * *arrived_ns and *began_ns (start of the transfer) and frees its slot.
@@ -63,7 +63,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
                          int64_t now_ns, bool *taken, int64_t *began_ns,
                          int64_t *arrived_ns, lh_error *err);
 /* Sleeps until the message's arrival time is set, or until `until_ns`. */
-void lhi_links_sleep(lhi_links *table, uint32_t link, uint32_t slot,
+void lhi_links_wait_known(lhi_links *table, uint32_t link, uint32_t slot,
                      int64_t until_ns);
 
 #endif

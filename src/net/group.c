@@ -98,12 +98,12 @@ uint32_t lhi_group_n_ranks(const lhi_group *g)
     return g->members.n_ranks;
 }
 
-uint32_t lhi_group_mine(const lhi_group *g)
+uint32_t lhi_group_index(const lhi_group *g)
 {
     return g->members.mine;
 }
 
-size_t lhi_group_held(const lhi_group *g)
+size_t lhi_group_memory_bytes(const lhi_group *g)
 {
     return g->n_parts * sizeof *g->parts;
 }
@@ -114,22 +114,22 @@ void lhi_group_set_link(lhi_group *g, int64_t latency_ns, double ns_per_byte)
     g->ns_per_byte = ns_per_byte;
 }
 
-void lhi_group_go_beside(lhi_group *g, const lhi_group *before)
+void lhi_group_overlap_next(lhi_group *g, const lhi_group *before)
 {
     g->beside_ns = before->bytes_ns;
 }
 
-int64_t lhi_group_spent_ns(const lhi_group *g)
+int64_t lhi_group_duration_ns(const lhi_group *g)
 {
     return g->spent_ns;
 }
 
-int64_t lhi_group_linked_ns(const lhi_group *g)
+int64_t lhi_group_emulated_ns(const lhi_group *g)
 {
     return g->linked_ns;
 }
 
-uint64_t lhi_group_calls(const lhi_group *g)
+uint64_t lhi_group_count_calls(const lhi_group *g)
 {
     return g->calls;
 }
@@ -137,7 +137,7 @@ uint64_t lhi_group_calls(const lhi_group *g)
 /* --- a round of messages ----------------------------------------------------
  */
 
-static void round_begin(lhi_group *g)
+static void begin_round(lhi_group *g)
 {
     g->began_ns = g->latest_ns = lhi_now_ns();
     g->round.tag = g->tag | (g->calls++ & UINT32_MAX);
@@ -154,7 +154,7 @@ static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
     return lhi_round_receive(&g->round, i, data, size, err);
 }
 
-static lh_status give(lhi_group *g, uint32_t i, const void *data, size_t size,
+static lh_status send_part(lhi_group *g, uint32_t i, const void *data, size_t size,
                       lh_error *err)
 {
     g->given += size;
@@ -162,7 +162,7 @@ static lh_status give(lhi_group *g, uint32_t i, const void *data, size_t size,
 }
 
 /* Waits for the round, adds the emulated link time and updates the totals. */
-static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
+static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
 {
     if (status == LH_OK)
         status = lhi_round_wait(&g->round, g->round.receives, g->stop, err);
@@ -181,12 +181,12 @@ static lh_status round_end(lhi_group *g, lh_status status, lh_error *err)
 }
 
 /* Starts the round's sends to all other members. */
-static lh_status give_all(lhi_group *g, lhi_round *round,
+static lh_status send_all(lhi_group *g, lhi_round *round,
                           const lhi_group_bytes *b, lh_error *err)
 {
     const unsigned char *from = b->out;
     for (uint32_t i = 0; i < g->members.n_ranks; i++) {
-        size_t size = b->gives[b->to_all ? 0 : i];
+        size_t size = b->send_bytes[b->to_all ? 0 : i];
         g->given += i == g->members.mine ? 0 : size;
         if (i != g->members.mine)
             LHI_TRY(lhi_round_send(round, i, from, size, err));
@@ -196,15 +196,15 @@ static lh_status give_all(lhi_group *g, lhi_round *round,
 }
 
 /* Starts the round's receives from all other members. */
-static lh_status get_all(lhi_group *g, lhi_round *round,
+static lh_status receive_all(lhi_group *g, lhi_round *round,
                          const lhi_group_bytes *b, lh_error *err)
 {
     unsigned char *to = b->in;
-    for (uint32_t i = 0; i < g->members.n_ranks; to += b->gets[i++]) {
+    for (uint32_t i = 0; i < g->members.n_ranks; to += b->recv_bytes[i++]) {
         if (i == g->members.mine)
             continue;
-        g->got += b->gets[i];
-        LHI_TRY(lhi_round_receive(round, i, to, b->gets[i], err));
+        g->got += b->recv_bytes[i];
+        LHI_TRY(lhi_round_receive(round, i, to, b->recv_bytes[i], err));
     }
     return LH_OK;
 }
@@ -213,11 +213,11 @@ static lh_status get_all(lhi_group *g, lhi_round *round,
 static lh_status exchange(lhi_group *g, const lhi_group_bytes *b,
                           lh_error *err)
 {
-    round_begin(g);
-    lh_status status = get_all(g, &g->round, b, err);
+    begin_round(g);
+    lh_status status = receive_all(g, &g->round, b, err);
     if (status == LH_OK)
-        status = give_all(g, &g->round, b, err);
-    return round_end(g, status, err);
+        status = send_all(g, &g->round, b, err);
+    return end_round(g, status, err);
 }
 
 /* --- collectives ------------------------------------------------------------
@@ -240,14 +240,14 @@ lh_status lhi_group_all_gather(lhi_group *g, const void *mine, void *all,
     lh_status status = LH_OK;
     if (mine != place && sizes[me] > 0)
         memcpy(place, mine, sizes[me]);
-    round_begin(g);
+    begin_round(g);
     for (uint32_t i = 0; i < n && status == LH_OK; to += sizes[i++])
         if (i != me)
             status = receive(g, i, to, sizes[i], err);
     for (uint32_t i = 0; i < n && status == LH_OK; i++)
         if (i != me)
-            status = give(g, i, place, sizes[me], err);
-    return round_end(g, status, err);
+            status = send_part(g, i, place, sizes[me], err);
+    return end_round(g, status, err);
 }
 
 static bool reserve_parts(lhi_group *g, size_t n)
@@ -293,7 +293,7 @@ lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
 
 /* Largest all-reduce in which every member sends all its values to all others
  * and sums locally: one step instead of two. */
-enum { FEW_VALUES = 1024 };
+enum { DIRECT_REDUCE_VALUES = 1024 };
 
 static size_t share_of(size_t n, uint32_t n_ranks, uint32_t i)
 {
@@ -307,7 +307,7 @@ size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count)
 
 size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n)
 {
-    return n <= FEW_VALUES
+    return n <= DIRECT_REDUCE_VALUES
                ? n_ranks * n * sizeof(float)
                : lhi_group_scatter_bytes(n_ranks, share_of(n, n_ranks, mine));
 }
@@ -316,7 +316,7 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
                                lh_error *err)
 {
     uint32_t n_ranks = g->members.n_ranks;
-    if (n <= FEW_VALUES) {
+    if (n <= DIRECT_REDUCE_VALUES) {
         size_t bytes = n * sizeof *values;
         if (!reserve_parts(g, n * n_ranks)) {
             lhi_fail_nomem(err);
@@ -352,16 +352,16 @@ static lh_status copy_own(const lhi_group *g, const lhi_group_bytes *b,
                           lh_error *err)
 {
     uint32_t me = g->members.mine;
-    size_t gives = b->gives[b->to_all ? 0 : me];
+    size_t gives = b->send_bytes[b->to_all ? 0 : me];
     const unsigned char *from = b->out;
     unsigned char *to = b->in;
-    if (gives != b->gets[me])
+    if (gives != b->recv_bytes[me])
         return lhi_fail(err, LH_EINVAL,
                         "a rank gives itself %zu bytes and gets %zu", gives,
-                        b->gets[me]);
+                        b->recv_bytes[me]);
     if (gives > 0)
-        memcpy(to + sum_before(b->gets, me),
-               from + (b->to_all ? 0 : sum_before(b->gives, me)), gives);
+        memcpy(to + sum_before(b->recv_bytes, me),
+               from + (b->to_all ? 0 : sum_before(b->send_bytes, me)), gives);
     return LH_OK;
 }
 
@@ -375,17 +375,17 @@ lh_status lhi_group_all_to_all(lhi_group *g, const void *out,
                            : lhi_round_end(&g->round, status, NULL, err);
 }
 
-lh_status lhi_group_all_to_all_told(lhi_group *g, const lhi_group_bytes *told,
+lh_status lhi_group_all_to_all_with_counts(lhi_group *g, const lhi_group_bytes *told,
                                     const lhi_group_bytes *rest,
                                     void (*known)(void *context), void *context,
                                     lh_error *err)
 {
-    round_begin(g);
-    lh_status status = get_all(g, &g->ahead, told, err);
+    begin_round(g);
+    lh_status status = receive_all(g, &g->ahead, told, err);
     if (status == LH_OK)
-        status = give_all(g, &g->ahead, told, err);
+        status = send_all(g, &g->ahead, told, err);
     if (status == LH_OK)
-        status = give_all(g, &g->round, rest, err);
+        status = send_all(g, &g->round, rest, err);
     if (status == LH_OK)
         status = lhi_round_wait(&g->ahead, g->ahead.receives, g->stop, err);
     if (status == LH_OK)
@@ -395,9 +395,9 @@ lh_status lhi_group_all_to_all_told(lhi_group *g, const lhi_group_bytes *told,
         status = copy_own(g, rest, err);
     }
     if (status == LH_OK)
-        status = get_all(g, &g->round, rest, err);
+        status = receive_all(g, &g->round, rest, err);
     status = lhi_round_end(&g->ahead, status, g->stop, err);
-    return round_end(g, status, err);
+    return end_round(g, status, err);
 }
 
 lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
@@ -406,10 +406,10 @@ lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
 {
     uint32_t n = g->members.n_ranks, me = g->members.mine;
     uint32_t next = (me + 1) % n, before = (me + n - 1) % n;
-    round_begin(g);
+    begin_round(g);
     if (n == 1) {
         if (gives != gets)
-            return round_end(g,
+            return end_round(g,
                              lhi_fail(err, LH_EINVAL,
                                       "a rank gives itself %zu bytes and gets "
                                       "%zu",
@@ -421,15 +421,15 @@ lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
     }
     lh_status status = receive(g, back ? next : before, in, gets, err);
     if (status == LH_OK)
-        status = give(g, back ? before : next, out, gives, err);
-    return status == LH_OK ? LH_OK : round_end(g, status, err);
+        status = send_part(g, back ? before : next, out, gives, err);
+    return status == LH_OK ? LH_OK : end_round(g, status, err);
 }
 
 lh_status lhi_group_shift_end(lhi_group *g, lh_error *err)
 {
     g->began_ns = lhi_now_ns(); /* excludes the caller's own work since
                                  * shift_begin */
-    return round_end(g, LH_OK, err);
+    return end_round(g, LH_OK, err);
 }
 
 lh_status lhi_group_shift(lhi_group *g, bool back, const void *out,

@@ -39,10 +39,10 @@ void lhi_group_free(lhi_group *group); /* NULL is allowed */
 /* Returns the number of members. */
 uint32_t lhi_group_n_ranks(const lhi_group *group);
 /* Returns the caller's index in the group. */
-uint32_t lhi_group_mine(const lhi_group *group);
+uint32_t lhi_group_index(const lhi_group *group);
 /* Returns the group's memory in bytes: the buffer of its largest reduction so
  * far. */
-size_t lhi_group_held(const lhi_group *group);
+size_t lhi_group_memory_bytes(const lhi_group *group);
 /* Returns the memory that a reduce-scatter needs, in bytes, if the caller
  * receives `count` values. */
 size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count);
@@ -57,15 +57,15 @@ void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
 /* Overlaps the next call's emulated transfer with that of the last call of
  * `before`: the latter's duration is subtracted. */
-void lhi_group_go_beside(lhi_group *group, const lhi_group *before);
+void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
 /* Returns the total emulated link time of all calls, counted from the arrival
  * of each call's last message. */
-int64_t lhi_group_linked_ns(const lhi_group *group);
+int64_t lhi_group_emulated_ns(const lhi_group *group);
 /* Returns the total duration of all calls, including waits for other members
  * (for split shifts, only the second half). */
-int64_t lhi_group_spent_ns(const lhi_group *group);
+int64_t lhi_group_duration_ns(const lhi_group *group);
 /* Returns the number of calls so far. */
-uint64_t lhi_group_calls(const lhi_group *group);
+uint64_t lhi_group_count_calls(const lhi_group *group);
 
 /* All-gather: member i contributes sizes[i] bytes; all members receive them in
  * member order in `all`. `mine` is the caller's part and may be at its position
@@ -91,17 +91,17 @@ lh_status lhi_group_all_to_all(lhi_group *group, const void *out,
  * gives[0] bytes. */
 typedef struct lhi_group_bytes {
     const void *out;
-    const size_t *gives;
+    const size_t *send_bytes;
     bool to_all;
     void *in;
-    const size_t *gets;
+    const size_t *recv_bytes;
 } lhi_group_bytes;
 
 /* Runs two all-to-alls in one step, when only the senders have the sizes of the
  * second one. `told` has sizes known at both ends and is sent first; `rest`
  * follows directly. After receiving the first, calls known(context), which sets
  * rest->gets[]. */
-lh_status lhi_group_all_to_all_told(lhi_group *group,
+lh_status lhi_group_all_to_all_with_counts(lhi_group *group,
                                     const lhi_group_bytes *told,
                                     const lhi_group_bytes *rest,
                                     void (*known)(void *context), void *context,

@@ -16,9 +16,9 @@
 
 /* Pause in accepting when no file descriptor is free; otherwise poll() would
  * report the listener continuously. */
-static const int64_t deaf_ns = 50000000;
+static const int64_t accept_pause_ns = 50000000;
 
-uint32_t lhi_free_files(uint32_t enough)
+uint32_t lhi_count_free_files(uint32_t enough)
 {
     struct rlimit limit;
     uint32_t n = 0;
@@ -36,14 +36,14 @@ uint32_t lhi_free_files(uint32_t enough)
     return n;
 }
 
-lh_status lhi_guests_init(lhi_guests *g, uint32_t most, lh_error *err)
+lh_status lhi_pending_init(lhi_pending_connections *g, uint32_t most, lh_error *err)
 {
-    *g = (lhi_guests){.most = most ? most : 1};
-    g->list = calloc(g->most, sizeof *g->list);
+    *g = (lhi_pending_connections){.capacity = most ? most : 1};
+    g->list = calloc(g->capacity, sizeof *g->list);
     return g->list ? LH_OK : lhi_fail_nomem(err);
 }
 
-void lhi_guests_close_all(lhi_guests *g)
+void lhi_pending_close_all(lhi_pending_connections *g)
 {
     for (uint32_t i = 0; i < g->n; i++)
         if (g->list[i].fd >= 0)
@@ -51,14 +51,14 @@ void lhi_guests_close_all(lhi_guests *g)
     g->n = 0;
 }
 
-void lhi_guests_fini(lhi_guests *g)
+void lhi_pending_fini(lhi_pending_connections *g)
 {
-    lhi_guests_close_all(g);
+    lhi_pending_close_all(g);
     free(g->list);
     g->list = NULL;
 }
 
-void lhi_guests_forget(lhi_guests *g)
+void lhi_pending_remove_closed(lhi_pending_connections *g)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->n; i++)
@@ -67,13 +67,13 @@ void lhi_guests_forget(lhi_guests *g)
     g->n = kept;
 }
 
-bool lhi_guests_drop_one(lhi_guests *g)
+bool lhi_pending_drop_oldest(lhi_pending_connections *g)
 {
     uint32_t n_named = 0, oldest_named = UINT32_MAX, oldest = UINT32_MAX;
     for (uint32_t i = g->n; i-- > 0;) {
         if (g->list[i].fd < 0)
             continue;
-        if (g->list[i].named) {
+        if (g->list[i].identified) {
             n_named++;
             oldest_named = i;
         } else {
@@ -81,27 +81,27 @@ bool lhi_guests_drop_one(lhi_guests *g)
         }
     }
     uint32_t goes =
-        oldest == UINT32_MAX || n_named > g->most / 2 ? oldest_named : oldest;
+        oldest == UINT32_MAX || n_named > g->capacity / 2 ? oldest_named : oldest;
     if (goes == UINT32_MAX)
         return false;
     close(g->list[goes].fd);
     g->list[goes].fd = -1;
     g->n_dropped++;
-    lhi_guests_forget(g);
+    lhi_pending_remove_closed(g);
     return true;
 }
 
-uint32_t lhi_guests_polls(const lhi_guests *g, int listener,
+uint32_t lhi_pending_fill_polls(const lhi_pending_connections *g, int listener,
                           struct pollfd *polls)
 {
-    bool deaf = lhi_now_ns() < g->deaf_until_ns;
+    bool deaf = lhi_now_ns() < g->paused_until_ns;
     polls[0] = (struct pollfd){.fd = deaf ? -1 : listener, .events = POLLIN};
     for (uint32_t i = 0; i < g->n; i++)
         polls[i + 1] = (struct pollfd){.fd = g->list[i].fd, .events = POLLIN};
     return g->n + 1;
 }
 
-lhi_guest *lhi_guests_accept(lhi_guests *g, int listener)
+lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *g, int listener)
 {
     struct sockaddr_storage a;
     socklen_t size;
@@ -116,17 +116,17 @@ lhi_guest *lhi_guests_accept(lhi_guests *g, int listener)
         if (!no_file) /* no connection, or already closed */
             return NULL;
         g->short_of_files = true;
-        if (lhi_guests_drop_one(g))
+        if (lhi_pending_drop_oldest(g))
             continue;
-        g->deaf_until_ns = lhi_now_ns() + deaf_ns;
+        g->paused_until_ns = lhi_now_ns() + accept_pause_ns;
         return NULL;
     }
     g->short_of_files = false;
-    if (g->n == g->most)
-        lhi_guests_drop_one(g);
+    if (g->n == g->capacity)
+        lhi_pending_drop_oldest(g);
     lhi_set_tcp_options(fd);
-    lhi_guest *new = &g->list[g->n++];
-    *new = (lhi_guest){.fd = fd, .until_ns = lhi_now_ns() + LHI_GREETING_NS};
+    lhi_pending_connection *new = &g->list[g->n++];
+    *new = (lhi_pending_connection){.fd = fd, .until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS};
     lhi_address_write((struct sockaddr *)&a, new->address);
     return new;
 }

@@ -17,24 +17,24 @@
 
 static const unsigned char magic[8] = "longhaul";
 
-void lhi_hello_write(const lhi_hello *h, unsigned char out[LHI_HELLO_BYTES])
+void lhi_handshake_write(const lhi_handshake_message *h, unsigned char out[LHI_HANDSHAKE_BYTES])
 {
-    memset(out, 0, LHI_HELLO_BYTES);
+    memset(out, 0, LHI_HANDSHAKE_BYTES);
     memcpy(out, magic, sizeof magic);
     out[8] = LHI_WIRE_VERSION;
     out[9] = (unsigned char)h->kind;
-    lhi_put_bytes(out + 12, 4, h->rank);
-    lhi_put_bytes(out + 16, 4, h->n_ranks);
-    lhi_put_bytes(out + 20, 4, h->port);
-    lhi_put_bytes(out + 24, 4, h->more);
-    lhi_put_bytes(out + 28, 4, h->n_rails);
+    lhi_store_little_endian(out + 12, 4, h->rank);
+    lhi_store_little_endian(out + 16, 4, h->n_ranks);
+    lhi_store_little_endian(out + 20, 4, h->port);
+    lhi_store_little_endian(out + 24, 4, h->more);
+    lhi_store_little_endian(out + 28, 4, h->n_rails);
     memcpy(out + 32, h->nonce, sizeof h->nonce);
     memcpy(out + 64, h->mac, sizeof h->mac);
     memcpy(out + 96, h->job, sizeof h->job);
 }
 
-lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
-                         lhi_hello *out, lh_error *err)
+lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
+                         lhi_handshake_message *out, lh_error *err)
 {
     if (memcmp(in, magic, sizeof magic) != 0)
         return lhi_fail(err, LH_EIO, "it does not speak longhaul");
@@ -42,24 +42,24 @@ lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
         return lhi_fail(err, LH_EIO,
                         "it speaks version %d of the wire format, not %d",
                         in[8], LHI_WIRE_VERSION);
-    lhi_hello h = {.kind = (lhi_hello_kind)in[9],
-                   .rank = (uint32_t)lhi_get_bytes(in + 12, 4),
-                   .n_ranks = (uint32_t)lhi_get_bytes(in + 16, 4),
-                   .port = (uint32_t)lhi_get_bytes(in + 20, 4),
-                   .more = (uint32_t)lhi_get_bytes(in + 24, 4),
-                   .n_rails = (uint32_t)lhi_get_bytes(in + 28, 4)};
-    if (in[9] < LHI_HELLO_HELLO || in[9] > LHI_HELLO_RAIL || in[10] || in[11] ||
-        h.n_rails > (h.kind == LHI_HELLO_HELLO ? LHI_MOST_RAILS : 0))
+    lhi_handshake_message h = {.kind = (lhi_handshake_kind)in[9],
+                   .rank = (uint32_t)lhi_load_little_endian(in + 12, 4),
+                   .n_ranks = (uint32_t)lhi_load_little_endian(in + 16, 4),
+                   .port = (uint32_t)lhi_load_little_endian(in + 20, 4),
+                   .more = (uint32_t)lhi_load_little_endian(in + 24, 4),
+                   .n_rails = (uint32_t)lhi_load_little_endian(in + 28, 4)};
+    if (in[9] < LHI_HANDSHAKE_HELLO || in[9] > LHI_HANDSHAKE_RAIL || in[10] || in[11] ||
+        h.n_rails > (h.kind == LHI_HANDSHAKE_HELLO ? LHI_MAX_RAILS : 0))
         return lhi_fail(err, LH_EIO, "it sent a greeting that there is not");
-    if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MOST_RANKS ||
+    if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MAX_RANKS ||
         h.rank >= h.n_ranks || h.port > UINT16_MAX)
         return lhi_fail(err, LH_EIO,
                         "it says that it is rank %u of %u at port %u", h.rank,
                         h.n_ranks, h.port);
     uint32_t most =
-        h.kind == LHI_HELLO_REFUSE  ? LHI_REFUSAL_BYTES
-        : h.kind == LHI_HELLO_TABLE ? h.n_ranks * LHI_ADDRESS_BYTES + 64
-        : h.kind == LHI_HELLO_RAILS ? LHI_MOST_RAILS * LHI_ADDRESS_BYTES
+        h.kind == LHI_HANDSHAKE_REFUSE  ? LHI_REFUSAL_BYTES
+        : h.kind == LHI_HANDSHAKE_TABLE ? h.n_ranks * LHI_ADDRESS_BYTES + 64
+        : h.kind == LHI_HANDSHAKE_RAILS ? LHI_MAX_RAILS * LHI_ADDRESS_BYTES
                                     : 0;
     if (h.more > most)
         return lhi_fail(err, LH_EIO, "it sent a greeting with %u more bytes",
@@ -76,7 +76,7 @@ bool lhi_random_bytes(void *out, size_t size)
     return getrandom(out, size, 0) == (ssize_t)size;
 }
 
-bool lhi_mac_is(const unsigned char a[LHI_MAC_BYTES],
+bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
                 const unsigned char b[LHI_MAC_BYTES])
 {
     /* Compares in constant time. */
@@ -86,19 +86,19 @@ bool lhi_mac_is(const unsigned char a[LHI_MAC_BYTES],
     return differs == 0;
 }
 
-void lhi_job_digest(const char *job, unsigned char out[32])
+void lhi_compute_job_digest(const char *job, unsigned char out[32])
 {
-    lhi_digest(job, strlen(job), out);
+    lhi_compute_sha256(job, strlen(job), out);
 }
 
 #ifdef LHI_HAVE_OPENSSL
 
-bool lhi_hello_can_prove(void)
+bool lhi_handshake_can_authenticate(void)
 {
     return true;
 }
 
-void lhi_digest(const void *bytes, size_t n, unsigned char out[32])
+void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32])
 {
     if (!EVP_Digest(bytes, n, out, NULL, EVP_sha256(), NULL))
         memset(out, 0, 32);
@@ -111,17 +111,17 @@ static size_t write_handshake(const char *label, const lhi_handshake *h,
 {
     memset(out, 0, LHI_LABEL_BYTES);
     memcpy(out, label, strnlen(label, LHI_LABEL_BYTES));
-    lhi_put_bytes(out + 16, 4, h->client);
-    lhi_put_bytes(out + 20, 4, h->server);
-    lhi_put_bytes(out + 24, 4, h->n_ranks);
-    lhi_put_bytes(out + 28, 4, h->port);
+    lhi_store_little_endian(out + 16, 4, h->client);
+    lhi_store_little_endian(out + 20, 4, h->server);
+    lhi_store_little_endian(out + 24, 4, h->n_ranks);
+    lhi_store_little_endian(out + 28, 4, h->port);
     memcpy(out + 32, h->client_nonce, 32);
     memcpy(out + 64, h->server_nonce, 32);
     memcpy(out + 96, h->job, 32);
     return 128;
 }
 
-void lhi_prove(const void *secret, size_t secret_size, const char *label,
+void lhi_handshake_compute_mac(const void *secret, size_t secret_size, const char *label,
                const lhi_handshake *h, const void *more, size_t n,
                unsigned char out[LHI_MAC_BYTES])
 {
@@ -137,18 +137,18 @@ void lhi_prove(const void *secret, size_t secret_size, const char *label,
 
 #else
 
-bool lhi_hello_can_prove(void)
+bool lhi_handshake_can_authenticate(void)
 {
     return false;
 }
 
-void lhi_digest(const void *bytes, size_t n, unsigned char out[32])
+void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32])
 {
     (void)bytes, (void)n;
     memset(out, 0, 32);
 }
 
-void lhi_prove(const void *secret, size_t secret_size, const char *label,
+void lhi_handshake_compute_mac(const void *secret, size_t secret_size, const char *label,
                const lhi_handshake *handshake, const void *more, size_t n,
                unsigned char out[LHI_MAC_BYTES])
 {

@@ -11,22 +11,22 @@
 #include <stdint.h>
 
 /* Kinds of handshake messages. */
-typedef enum lhi_hello_kind {
-    LHI_HELLO_HELLO = 1, /* client's identity */
-    LHI_HELLO_CHALLENGE, /* server's challenge */
-    LHI_HELLO_PROOF,     /* client's proof */
-    LHI_HELLO_WELCOME,   /* server's proof */
-    LHI_HELLO_REFUSE,    /* rejected; text follows */
-    LHI_HELLO_TABLE,     /* all ranks' listening addresses follow */
-    LHI_HELLO_READY,     /* connected to all ranks */
-    LHI_HELLO_GO,        /* all ranks are ready */
-    LHI_HELLO_RAILS,     /* sender's rail addresses follow */
-    LHI_HELLO_RAIL       /* like HELLO, for a rail connection */
-} lhi_hello_kind;
+typedef enum lhi_handshake_kind {
+    LHI_HANDSHAKE_HELLO = 1, /* client's identity */
+    LHI_HANDSHAKE_CHALLENGE, /* server's challenge */
+    LHI_HANDSHAKE_PROOF,     /* client's proof */
+    LHI_HANDSHAKE_WELCOME,   /* server's proof */
+    LHI_HANDSHAKE_REFUSE,    /* rejected; text follows */
+    LHI_HANDSHAKE_TABLE,     /* all ranks' listening addresses follow */
+    LHI_HANDSHAKE_READY,     /* connected to all ranks */
+    LHI_HANDSHAKE_GO,        /* all ranks are ready */
+    LHI_HANDSHAKE_RAILS,     /* sender's rail addresses follow */
+    LHI_HANDSHAKE_RAIL       /* like HELLO, for a rail connection */
+} lhi_handshake_kind;
 
 enum {
-    LHI_MOST_RAILS = 8,
-    LHI_HELLO_BYTES = 128,
+    LHI_MAX_RAILS = 8,
+    LHI_HANDSHAKE_BYTES = 128,
     LHI_NONCE_BYTES = 32,
     LHI_MAC_BYTES = 32,
     LHI_REFUSAL_BYTES = 400,
@@ -34,8 +34,8 @@ enum {
 };
 
 /* A handshake message. */
-typedef struct lhi_hello {
-    lhi_hello_kind kind;
+typedef struct lhi_handshake_message {
+    lhi_handshake_kind kind;
     uint32_t rank, n_ranks; /* sender's */
     uint32_t port;          /* HELLO: listening port; RAIL: rail number */
     uint32_t more;          /* bytes that follow */
@@ -43,14 +43,14 @@ typedef struct lhi_hello {
     unsigned char nonce[LHI_NONCE_BYTES];
     unsigned char mac[LHI_MAC_BYTES];
     unsigned char job[32]; /* digest of the job's name */
-} lhi_hello;
+} lhi_handshake_message;
 
 /* Encodes a handshake message. */
-void lhi_hello_write(const lhi_hello *hello,
-                     unsigned char out[LHI_HELLO_BYTES]);
+void lhi_handshake_write(const lhi_handshake_message *hello,
+                     unsigned char out[LHI_HANDSHAKE_BYTES]);
 /* Decodes a handshake message. LH_EIO: invalid; `err` names the field. */
-lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
-                         lhi_hello *out, lh_error *err);
+lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
+                         lhi_handshake_message *out, lh_error *err);
 
 /* Both sides' values in a handshake, filled as they become known. */
 typedef struct lhi_handshake {
@@ -61,20 +61,20 @@ typedef struct lhi_handshake {
 } lhi_handshake;
 
 /* Checks whether this build can authenticate (has OpenSSL). */
-bool lhi_hello_can_prove(void);
+bool lhi_handshake_can_authenticate(void);
 /* Computes SHA-256; zeros in a build without OpenSSL. */
-void lhi_digest(const void *bytes, size_t n, unsigned char out[32]);
+void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
 /* Computes the digest of a job's name. */
-void lhi_job_digest(const char *job, unsigned char out[32]);
+void lhi_compute_job_digest(const char *job, unsigned char out[32]);
 /* Fills `out` with random bytes; false: none available. */
 bool lhi_random_bytes(void *out, size_t size);
 /* Computes the HMAC-SHA-256 over the label, the handshake and `n` more bytes.
  */
-void lhi_prove(const void *secret, size_t secret_size, const char *label,
+void lhi_handshake_compute_mac(const void *secret, size_t secret_size, const char *label,
                const lhi_handshake *handshake, const void *more, size_t n,
                unsigned char out[LHI_MAC_BYTES]);
 /* Compares two MACs in constant time. */
-bool lhi_mac_is(const unsigned char a[LHI_MAC_BYTES],
+bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
                 const unsigned char b[LHI_MAC_BYTES]);
 
 /* Length of the longest label. */

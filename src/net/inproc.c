@@ -24,7 +24,7 @@ enum { COPY_BYTES = 128 << 10 };
 typedef struct fabric fabric;
 
 /* One rank's endpoint. */
-typedef struct end {
+typedef struct inproc_endpoint {
     lhi_net net; /* must be first: an endpoint is a lhi_net */
     fabric *fabric;
     pthread_mutex_t lock;
@@ -37,7 +37,7 @@ typedef struct end {
     pthread_t copier;
     pthread_cond_t more;
     lhi_queue jobs;
-} end;
+} inproc_endpoint;
 
 /* All endpoints of a run. */
 struct fabric {
@@ -45,7 +45,7 @@ struct fabric {
     lhi_failure failure;
     lhi_links *links;
     size_t links_bytes;
-    end ends[];
+    inproc_endpoint ends[];
 };
 
 /* Decrements a counter; at 0 wakes the rank that waits for it in close. */
@@ -56,11 +56,11 @@ static void count_down(uint32_t *word)
 }
 
 /* Waits until a counter is 0. */
-static void wait_for_none(uint32_t *word)
+static void wait_for_zero(uint32_t *word)
 {
     uint32_t left;
     while ((left = __atomic_load_n(word, __ATOMIC_ACQUIRE)) > 0)
-        lhi_futex_wait(word, left, lhi_now_ns() + LHI_NET_LOOK_NS, false);
+        lhi_futex_wait(word, left, lhi_now_ns() + LHI_NET_POLL_NS, false);
 }
 
 /* Completes a receive whose bytes are in place. */
@@ -86,7 +86,7 @@ static void copy_across(lhi_net_op *receive, lhi_net_op *send)
 
 static void *copier_main(void *of)
 {
-    end *e = of;
+    inproc_endpoint *e = of;
     pthread_mutex_lock(&e->lock);
     for (;;) {
         lhi_net_op *op = e->jobs.first;
@@ -98,9 +98,9 @@ static void *copier_main(void *of)
         }
         e->jobs.first = op->next;
         pthread_mutex_unlock(&e->lock);
-        lhi_net_op *send = op->own;
-        end *sender = (end *)send->net;
-        bool was_kept = op->was_kept;
+        lhi_net_op *send = op->transport_data;
+        inproc_endpoint *sender = (inproc_endpoint *)send->net;
+        bool was_kept = op->was_unexpected;
         copy_across(op, send);
         if (was_kept)
             count_down(&sender->sends_out);
@@ -113,7 +113,7 @@ static void *copier_main(void *of)
 
 /* Queues the copy for e's copy thread; e's lock must be held. False: no thread,
  * the caller copies. */
-static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
+static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive, lhi_net_op *send,
                       bool was_kept)
 {
     if (send->size < COPY_BYTES)
@@ -122,8 +122,8 @@ static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
         e->copies = pthread_create(&e->copier, NULL, copier_main, e) == 0;
     if (!e->copies)
         return false;
-    receive->own = send;
-    receive->was_kept = was_kept;
+    receive->transport_data = send;
+    receive->was_unexpected = was_kept;
     receive->next = NULL;
     if (e->jobs.first)
         ((lhi_net_op *)e->jobs.last)->next = receive;
@@ -135,10 +135,10 @@ static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
 }
 
 /* Queues an unexpected message; `to`'s lock must be held. */
-static lh_status keep_message(end *from, end *to, lhi_net_op *op, lh_error *err)
+static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to, lhi_net_op *op, lh_error *err)
 {
     bool small = op->size <= LHI_NET_EAGER_BYTES;
-    lhi_kept *kept = lhi_kept_make(small ? op->size : 0);
+    lhi_unexpected *kept = lhi_unexpected_make(small ? op->size : 0);
     if (!kept)
         return lhi_fail_nomem(err);
     kept->from = from->net.rank;
@@ -147,14 +147,14 @@ static lh_status keep_message(end *from, end *to, lhi_net_op *op, lh_error *err)
     kept->entered_ns = op->entered_ns;
     kept->link = op->link;
     kept->slot = op->slot;
-    kept->there_ns = lhi_now_ns();
+    kept->received_ns = lhi_now_ns();
     kept->send = small ? NULL : op;
-    if (!lhi_match_keep(&to->match, kept)) {
+    if (!lhi_match_add_unexpected(&to->match, kept)) {
         free(kept);
         return lhi_fail(err, LH_EIO,
                         "rank %u keeps %d MiB of messages that it has not "
                         "received",
-                        to->net.rank, LHI_NET_KEPT_BYTES >> 20);
+                        to->net.rank, LHI_NET_UNEXPECTED_BYTES >> 20);
     }
     if (!small) {
         __atomic_add_fetch(&from->sends_out, 1, __ATOMIC_ACQ_REL);
@@ -168,7 +168,7 @@ static lh_status keep_message(end *from, end *to, lhi_net_op *op, lh_error *err)
 
 static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
-    end *from = (end *)net, *to = &from->fabric->ends[op->peer];
+    inproc_endpoint *from = (inproc_endpoint *)net, *to = &from->fabric->ends[op->peer];
     pthread_mutex_lock(&to->lock);
     if (__atomic_load_n(&to->left, __ATOMIC_ACQUIRE)) {
         pthread_mutex_unlock(&to->lock);
@@ -176,7 +176,7 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     }
     lhi_net_op *receive = lhi_match_take_posted(&to->match, net->rank, op->tag);
     if (!receive) {
-        lh_status status = keep_message(from, to, op, err);
+        lh_status status = queue_unexpected(from, to, op, err);
         pthread_mutex_unlock(&to->lock);
         return status;
     }
@@ -184,11 +184,11 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
         size_t size = receive->size;
         lhi_match_post(&to->match, receive);
         pthread_mutex_unlock(&to->lock);
-        lhi_net_wrong_size(&to->net, net->rank, op->tag, op->size, size);
-        return lhi_net_failed(net, err);
+        lhi_net_fail_size(&to->net, net->rank, op->tag, op->size, size);
+        return lhi_net_fail(net, err);
     }
     __atomic_add_fetch(&to->copies_in, 1, __ATOMIC_ACQ_REL);
-    bool handed_over = hand_over(to, receive, op, false);
+    bool handed_over = queue_copy(to, receive, op, false);
     pthread_mutex_unlock(&to->lock);
     if (!handed_over) {
         copy_across(receive, op);
@@ -198,21 +198,21 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 }
 
 /* Receives an unexpected message; called with the lock held, releases it. */
-static lh_status receive_kept(end *e, lhi_net_op *op, lhi_kept *kept,
+static lh_status receive_unexpected(inproc_endpoint *e, lhi_net_op *op, lhi_unexpected *kept,
                               lh_error *err)
 {
     if (kept->size != op->size) {
         size_t size = kept->size;
-        lhi_match_keep(&e->match, kept);
+        lhi_match_add_unexpected(&e->match, kept);
         pthread_mutex_unlock(&e->lock);
-        lhi_net_wrong_size(&e->net, op->peer, op->tag, size, op->size);
-        return lhi_net_failed(&e->net, err);
+        lhi_net_fail_size(&e->net, op->peer, op->tag, size, op->size);
+        return lhi_net_fail(&e->net, err);
     }
     lhi_net_op *send = kept->send;
     bool handed_over = false;
     if (send) {
         __atomic_add_fetch(&e->copies_in, 1, __ATOMIC_ACQ_REL);
-        handed_over = hand_over(e, op, send, true);
+        handed_over = queue_copy(e, op, send, true);
     }
     pthread_mutex_unlock(&e->lock);
     if (!send) {
@@ -220,7 +220,7 @@ static lh_status receive_kept(end *e, lhi_net_op *op, lhi_kept *kept,
             memcpy(op->data, kept->data, op->size);
         finish_receive(op, kept->entered_ns, kept->link, kept->slot);
     } else if (!handed_over) {
-        end *sender = (end *)send->net;
+        inproc_endpoint *sender = (inproc_endpoint *)send->net;
         copy_across(op, send);
         count_down(&sender->sends_out);
         count_down(&e->copies_in);
@@ -231,11 +231,11 @@ static lh_status receive_kept(end *e, lhi_net_op *op, lhi_kept *kept,
 
 static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
-    end *e = (end *)net;
+    inproc_endpoint *e = (inproc_endpoint *)net;
     pthread_mutex_lock(&e->lock);
-    lhi_kept *kept = lhi_match_take_kept(&e->match, op->peer, op->tag);
+    lhi_unexpected *kept = lhi_match_take_unexpected(&e->match, op->peer, op->tag);
     if (kept)
-        return receive_kept(e, op, kept, err);
+        return receive_unexpected(e, op, kept, err);
     /* A closing peer first sets `left` and then cancels posted receives. */
     bool left =
         __atomic_load_n(&e->fabric->ends[op->peer].left, __ATOMIC_SEQ_CST);
@@ -247,15 +247,15 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-static void inproc_withdraw(lhi_net *net, lhi_net_op *op)
+static void inproc_cancel(lhi_net *net, lhi_net_op *op)
 {
-    end *e = (end *)net, *at = op->receives ? e : &e->fabric->ends[op->peer];
+    inproc_endpoint *e = (inproc_endpoint *)net, *at = op->receives ? e : &e->fabric->ends[op->peer];
     bool found;
     pthread_mutex_lock(&at->lock);
     if (op->receives) {
-        found = lhi_match_withdraw(&at->match, op);
+        found = lhi_match_cancel(&at->match, op);
     } else {
-        lhi_kept *kept = lhi_match_take_send(&at->match, op, net->rank);
+        lhi_unexpected *kept = lhi_match_take_send(&at->match, op, net->rank);
         found = kept != NULL;
         free(kept);
     }
@@ -269,7 +269,7 @@ static void inproc_withdraw(lhi_net *net, lhi_net_op *op)
         __atomic_compare_exchange_n(&op->state, &pending, LHI_OP_WAITED, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
         lhi_futex_wait(&op->state, LHI_OP_WAITED,
-                       lhi_now_ns() + LHI_NET_LOOK_NS, false);
+                       lhi_now_ns() + LHI_NET_POLL_NS, false);
     }
 }
 
@@ -280,17 +280,17 @@ static void inproc_abort(lhi_net *net, const char *reason)
 
 /* Waits until peers have copied all sent messages; after a failure, withdraws
  * them. */
-static void end_sends(end *e)
+static void end_sends(inproc_endpoint *e)
 {
     uint32_t left;
     while ((left = __atomic_load_n(&e->sends_out, __ATOMIC_ACQUIRE)) > 0 &&
            !lhi_failure_text(e->net.failure))
-        lhi_futex_wait(&e->sends_out, left, lhi_now_ns() + LHI_NET_LOOK_NS,
+        lhi_futex_wait(&e->sends_out, left, lhi_now_ns() + LHI_NET_POLL_NS,
                        false);
     fabric *f = e->fabric;
     for (uint32_t i = 0; i < f->n && left > 0; i++) {
         pthread_mutex_lock(&f->ends[i].lock);
-        lhi_kept *kept;
+        lhi_unexpected *kept;
         while ((
             kept = lhi_match_take_send(&f->ends[i].match, NULL, e->net.rank))) {
             free(kept);
@@ -298,18 +298,18 @@ static void end_sends(end *e)
         }
         pthread_mutex_unlock(&f->ends[i].lock);
     }
-    wait_for_none(&e->sends_out);
+    wait_for_zero(&e->sends_out);
 }
 
 /* Stops accepting messages and waits for copies in progress. */
-static void end_receives(end *e)
+static void end_receives(inproc_endpoint *e)
 {
     pthread_mutex_lock(&e->lock);
     __atomic_store_n(&e->left, 1, __ATOMIC_SEQ_CST);
-    lhi_kept *kept;
+    lhi_unexpected *kept;
     while ((kept = lhi_match_take_any(&e->match))) {
         if (kept->send) {
-            end *sender = (end *)kept->send->net;
+            inproc_endpoint *sender = (inproc_endpoint *)kept->send->net;
             lhi_op_done(kept->send, LH_EIO);
             count_down(&sender->sends_out);
         }
@@ -322,7 +322,7 @@ static void end_receives(end *e)
     pthread_mutex_unlock(&e->lock);
     if (copies)
         pthread_join(e->copier, NULL);
-    wait_for_none(&e->copies_in);
+    wait_for_zero(&e->copies_in);
 }
 
 static void fabric_free(fabric *f)
@@ -340,7 +340,7 @@ static void fabric_free(fabric *f)
 
 static void inproc_close(lhi_net *net)
 {
-    end *e = (end *)net;
+    inproc_endpoint *e = (inproc_endpoint *)net;
     fabric *f = e->fabric;
     end_sends(e);
     end_receives(e);
@@ -359,7 +359,7 @@ static const lhi_net_ops inproc_ops = {
     .name = "inproc",
     .send = inproc_send,
     .receive = inproc_receive,
-    .withdraw = inproc_withdraw,
+    .cancel = inproc_cancel,
     .abort = inproc_abort,
     .close = inproc_close,
 };
@@ -386,9 +386,9 @@ lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
                          const lhi_net_link *links, lhi_net **endpoints,
                          lh_error *err)
 {
-    if (n == 0 || n > LHI_NET_MOST_RANKS)
+    if (n == 0 || n > LHI_NET_MAX_RANKS)
         return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,
-                        LHI_NET_MOST_RANKS);
+                        LHI_NET_MAX_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
     fabric *f = calloc(1, sizeof *f + n * sizeof f->ends[0]);
     if (!f)
@@ -400,7 +400,7 @@ lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
     }
     f->n = f->n_open = n;
     for (uint32_t i = 0; i < n; i++) {
-        end *e = &f->ends[i];
+        inproc_endpoint *e = &f->ends[i];
         e->net = (lhi_net){.ops = &inproc_ops,
                            .rank = i,
                            .n_ranks = n,

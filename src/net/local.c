@@ -29,7 +29,7 @@
 /* Time for ranks to end after a failure, before they are killed. */
 static const int64_t grace_ns = 3000000000;
 /* Maximum result of a rank. */
-static const size_t most_result_bytes = (size_t)1 << 32;
+static const size_t max_result_bytes = (size_t)1 << 32;
 
 /* A rank's final report to the launcher; its result follows. */
 typedef struct report {
@@ -210,7 +210,7 @@ static lh_status read_pipe(child *c, lh_error *err)
 {
     if (c->n_got == c->room) {
         size_t room = c->room ? 2 * c->room : sizeof(report) + 4096;
-        char *bigger = room <= most_result_bytes ? realloc(c->got, room) : NULL;
+        char *bigger = room <= max_result_bytes ? realloc(c->got, room) : NULL;
         if (!bigger)
             return lhi_fail_nomem(err);
         c->got = bigger;
@@ -239,7 +239,7 @@ static bool has_reported(const child *c, report *r)
 }
 
 /* Evaluates an ended process's exit status; all its output has been read. */
-static void judge(launcher *l, uint32_t rank, int how)
+static void evaluate_exit(launcher *l, uint32_t rank, int how)
 {
     child *c = &l->children[rank];
     report r = {0};
@@ -273,12 +273,12 @@ static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
     c->pid = 0;
     close(c->pidfd);
     c->pidfd = -1;
-    judge(l, rank, how);
+    evaluate_exit(l, rank, how);
     return LH_OK;
 }
 
 /* Checks all ranks once; *n_running receives the number still running. */
-static lh_status look_at_ranks(launcher *l, struct pollfd *polls,
+static lh_status poll_ranks(launcher *l, struct pollfd *polls,
                                uint32_t *n_running, lh_error *err)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -323,7 +323,7 @@ static void reap_orphans(const launcher *l)
 }
 
 /* Kills the ranks that are still running after the grace time. */
-static void kill_late(launcher *l)
+static void kill_remaining(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
         if (l->children[i].pid > 0)
@@ -332,7 +332,7 @@ static void kill_late(launcher *l)
     kill_all(l);
 }
 
-static lh_status watch_all(launcher *l, lh_error *err)
+static lh_status supervise(launcher *l, lh_error *err)
 {
     struct pollfd *polls = calloc(2 * (size_t)l->n, sizeof *polls);
     if (!polls)
@@ -341,21 +341,21 @@ static lh_status watch_all(launcher *l, lh_error *err)
     uint32_t n_running = l->n;
     int64_t ends_ns = 0;
     while (n_running > 0 && status == LH_OK) {
-        status = look_at_ranks(l, polls, &n_running, err);
+        status = poll_ranks(l, polls, &n_running, err);
         reap_orphans(l);
-        bool ends = lhi_net_stopped(l->stop) ||
+        bool ends = lhi_net_is_stop_requested(l->stop) ||
                     lhi_failure_text(&l->shared->failure) != NULL;
         if (ends && !ends_ns)
             ends_ns = lhi_now_ns();
         if (ends_ns && lhi_now_ns() - ends_ns > grace_ns)
-            kill_late(l);
+            kill_remaining(l);
     }
     free(polls);
     return status;
 }
 
 /* Returns the run's failure with the status of the rank that caused it. */
-static lh_status sum_up(launcher *l, lh_error *err)
+static lh_status summarise_failure(launcher *l, lh_error *err)
 {
     const char *why = lhi_failure_text(&l->shared->failure);
     lh_status status = LH_OK;
@@ -372,7 +372,7 @@ static lh_status sum_up(launcher *l, lh_error *err)
 }
 
 /* Moves the ranks' results to the caller. */
-static void hand_out(launcher *l, lhi_rank_result *results)
+static void move_results(launcher *l, lhi_rank_result *results)
 {
     for (uint32_t i = 0; i < l->n; i++) {
         child *c = &l->children[i];
@@ -427,7 +427,7 @@ static void close_connections(launcher *l)
 }
 
 /* Kills and reaps whatever still runs, so that no zombie remains. */
-static void unmake(launcher *l)
+static void clean_up(launcher *l)
 {
     close_connections(l);
     if (l->children)
@@ -460,27 +460,27 @@ static lh_status launch(launcher *l, lh_error *err)
     for (uint32_t i = 0; i < l->n; i++)
         LHI_TRY(fork_rank(l, i, err));
     close_connections(l);
-    LHI_TRY(watch_all(l, err));
-    return sum_up(l, err);
+    LHI_TRY(supervise(l, err));
+    return summarise_failure(l, err);
 }
 
 lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err)
 {
-    return lhi_local_run_unless(n, n_links, links, rank_main, context, NULL,
+    return lhi_local_run_or_stop(n, n_links, links, rank_main, context, NULL,
                                 results, err);
 }
 
-lh_status lhi_local_run_unless(uint32_t n, uint32_t n_links,
+lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_main *rank_main, void *context,
                                const lhi_net_stop *stop,
                                lhi_rank_result *results, lh_error *err)
 {
-    if (n == 0 || n > LHI_NET_MOST_RANKS)
+    if (n == 0 || n > LHI_NET_MAX_RANKS)
         return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,
-                        LHI_NET_MOST_RANKS);
+                        LHI_NET_MAX_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
     launcher l = {
         .n = n, .rank_main = rank_main, .context = context, .stop = stop};
@@ -488,7 +488,7 @@ lh_status lhi_local_run_unless(uint32_t n, uint32_t n_links,
     if (status == LH_OK)
         status = launch(&l, err);
     if (results && l.children)
-        hand_out(&l, results);
-    unmake(&l);
+        move_results(&l, results);
+    clean_up(&l);
     return status;
 }

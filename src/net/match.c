@@ -45,7 +45,7 @@ lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from, uint64_t tag)
     return NULL;
 }
 
-bool lhi_match_withdraw(lhi_match *match, const lhi_net_op *wanted)
+bool lhi_match_cancel(lhi_match *match, const lhi_net_op *wanted)
 {
     lhi_queue *q = &match->posted[list_of(wanted->peer, wanted->tag)];
     lhi_net_op *before = NULL;
@@ -73,39 +73,39 @@ lhi_net_op *lhi_match_take_from(lhi_match *match, uint32_t from)
     return NULL;
 }
 
-lhi_kept *lhi_kept_make(size_t data_bytes)
+lhi_unexpected *lhi_unexpected_make(size_t data_bytes)
 {
-    lhi_kept *kept = malloc(sizeof *kept + data_bytes);
+    lhi_unexpected *kept = malloc(sizeof *kept + data_bytes);
     if (kept)
-        *kept = (lhi_kept){.link = LHI_NET_NO_LINK};
+        *kept = (lhi_unexpected){.link = LHI_NET_NO_LINK};
     return kept;
 }
 
 /* Returns a message's share of the memory limit; for a message whose bytes are
  * still the sender's, only its entry counts. */
-static size_t weight(const lhi_kept *kept)
+static size_t stored_bytes(const lhi_unexpected *kept)
 {
     return sizeof *kept + (kept->send || kept->offer ? 0 : kept->size);
 }
 
-bool lhi_match_keep(lhi_match *match, lhi_kept *kept)
+bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept)
 {
-    size_t bytes = weight(kept);
-    if (bytes > LHI_NET_KEPT_BYTES - match->kept_bytes)
+    size_t bytes = stored_bytes(kept);
+    if (bytes > LHI_NET_UNEXPECTED_BYTES - match->kept_bytes)
         return false;
     match->kept_bytes += bytes;
-    lhi_queue *q = &match->kept[list_of(kept->from, kept->tag)];
+    lhi_queue *q = &match->unexpected[list_of(kept->from, kept->tag)];
     kept->next = NULL;
     if (q->first)
-        ((lhi_kept *)q->last)->next = kept;
+        ((lhi_unexpected *)q->last)->next = kept;
     else
         q->first = kept;
     q->last = kept;
     return true;
 }
 
-static lhi_kept *unlink_kept(lhi_match *match, lhi_queue *q, lhi_kept *before,
-                             lhi_kept *kept)
+static lhi_unexpected *unlink_unexpected(lhi_match *match, lhi_queue *q, lhi_unexpected *before,
+                             lhi_unexpected *kept)
 {
     if (before)
         before->next = kept->next;
@@ -113,47 +113,47 @@ static lhi_kept *unlink_kept(lhi_match *match, lhi_queue *q, lhi_kept *before,
         q->first = kept->next;
     if (q->last == kept)
         q->last = before;
-    match->kept_bytes -= weight(kept);
+    match->kept_bytes -= stored_bytes(kept);
     return kept;
 }
 
-lhi_kept *lhi_match_take_kept(lhi_match *match, uint32_t from, uint64_t tag)
+lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from, uint64_t tag)
 {
-    lhi_queue *q = &match->kept[list_of(from, tag)];
-    lhi_kept *before = NULL;
-    for (lhi_kept *k = q->first; k; before = k, k = k->next)
+    lhi_queue *q = &match->unexpected[list_of(from, tag)];
+    lhi_unexpected *before = NULL;
+    for (lhi_unexpected *k = q->first; k; before = k, k = k->next)
         if (k->from == from && k->tag == tag)
-            return unlink_kept(match, q, before, k);
+            return unlink_unexpected(match, q, before, k);
     return NULL;
 }
 
-lhi_kept *lhi_match_take_any(lhi_match *match)
+lhi_unexpected *lhi_match_take_any(lhi_match *match)
 {
     for (size_t i = 0; i < LHI_MATCH_LISTS; i++)
-        if (match->kept[i].first)
-            return unlink_kept(match, &match->kept[i], NULL,
-                               match->kept[i].first);
+        if (match->unexpected[i].first)
+            return unlink_unexpected(match, &match->unexpected[i], NULL,
+                               match->unexpected[i].first);
     return NULL;
 }
 
-static lhi_kept *take_send(lhi_match *match, lhi_queue *q,
+static lhi_unexpected *take_send(lhi_match *match, lhi_queue *q,
                            const lhi_net_op *send, uint32_t from)
 {
-    lhi_kept *before = NULL;
-    for (lhi_kept *k = q->first; k; before = k, k = k->next)
+    lhi_unexpected *before = NULL;
+    for (lhi_unexpected *k = q->first; k; before = k, k = k->next)
         if (k->from == from && (send ? k->send == send : k->send != NULL))
-            return unlink_kept(match, q, before, k);
+            return unlink_unexpected(match, q, before, k);
     return NULL;
 }
 
-lhi_kept *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
+lhi_unexpected *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
                               uint32_t from)
 {
     if (send)
-        return take_send(match, &match->kept[list_of(from, send->tag)], send,
+        return take_send(match, &match->unexpected[list_of(from, send->tag)], send,
                          from);
-    lhi_kept *found = NULL;
+    lhi_unexpected *found = NULL;
     for (size_t i = 0; i < LHI_MATCH_LISTS && !found; i++)
-        found = take_send(match, &match->kept[i], NULL, from);
+        found = take_send(match, &match->unexpected[i], NULL, from);
     return found;
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lhi_mpi_launched(void)
+bool lhi_mpi_is_launched(void)
 {
     /* Open MPI, MPICH (and Slurm's PMI2), PMIx. */
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE") ||
@@ -43,20 +43,20 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi)
     return 0;
 }
 
-lh_status lhi_mpi_meet(lhi_mpi *mpi, const lhi_mpi_work *work, lh_error *err)
+lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work, lh_error *err)
 {
     (void)work;
     return lhi_mpi_start(&mpi, err);
 }
 
-lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_work *work, lhi_net **out,
+lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err)
 {
     (void)work, (void)out;
     return lhi_mpi_start(&mpi, err);
 }
 
-void lhi_mpi_end(lhi_mpi *mpi, bool failed)
+void lhi_mpi_finalise(lhi_mpi *mpi, bool failed)
 {
     (void)mpi, (void)failed;
 }
@@ -93,7 +93,7 @@ struct lhi_mpi {
     MPI_Comm world;
     MPI_Datatype byte;
     uint32_t rank, n_ranks;
-    lhi_start_card *cards; /* all ranks', after the exchange */
+    lhi_start_record *cards; /* all ranks', after the exchange */
 };
 
 static lh_status load(lhi_mpi *m, lh_error *err)
@@ -176,7 +176,7 @@ static uint32_t free_port(void)
 /* Finds an address under which other hosts reach this one: that of the
  * interface named by LONGHAUL_INTERFACE, else of the first interface that is up
  * and not loopback. */
-static void own_address(char *out, socklen_t room)
+static void find_own_address(char *out, socklen_t room)
 {
     const char *wanted = getenv("LONGHAUL_INTERFACE");
     struct ifaddrs *all = NULL;
@@ -195,25 +195,25 @@ static void own_address(char *out, socklen_t room)
 }
 
 /* All-gathers the start records. */
-static lh_status exchange_cards(lhi_mpi *m, const lhi_start_card *mine,
+static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
                                 lh_error *err)
 {
-    unsigned char *bytes = calloc(m->n_ranks, LHI_START_CARD_BYTES);
+    unsigned char *bytes = calloc(m->n_ranks, LHI_START_RECORD_BYTES);
     if (!m->cards)
         m->cards = calloc(m->n_ranks, sizeof *m->cards);
     lh_status status = bytes && m->cards ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
-        lhi_start_card_write(mine,
-                             bytes + (size_t)m->rank * LHI_START_CARD_BYTES);
+        lhi_start_record_write(mine,
+                             bytes + (size_t)m->rank * LHI_START_RECORD_BYTES);
     if (status == LH_OK &&
-        m->call.Allgather(MPI_IN_PLACE, 0, m->byte, bytes, LHI_START_CARD_BYTES,
+        m->call.Allgather(MPI_IN_PLACE, 0, m->byte, bytes, LHI_START_RECORD_BYTES,
                           m->byte, m->world))
         status = lhi_fail(err, LH_EIO, "MPI cannot exchange addresses");
     for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++) {
-        status = lhi_start_card_read(bytes + (size_t)i * LHI_START_CARD_BYTES,
+        status = lhi_start_record_read(bytes + (size_t)i * LHI_START_RECORD_BYTES,
                                      &m->cards[i], err);
         if (status != LH_OK)
-            lhi_wrap(err, "rank %u", i);
+            lhi_fail_add_context(err, "rank %u", i);
     }
     free(bytes);
     return status;
@@ -222,7 +222,7 @@ static lh_status exchange_cards(lhi_mpi *m, const lhi_start_card *mine,
 /* Checks whether all ranks are on one host. */
 static bool one_host(const lhi_mpi *m)
 {
-    const lhi_start_card *c = m->cards;
+    const lhi_start_record *c = m->cards;
     for (uint32_t i = 1; i < m->n_ranks; i++)
         if (strncmp(c[i].host, c[0].host, sizeof c[0].host) != 0)
             return false;
@@ -230,14 +230,14 @@ static bool one_host(const lhi_mpi *m)
 }
 
 /* Checks the start records; every rank reaches the same result. */
-static lh_status check_cards(const lhi_mpi *m, const lhi_mpi_work *work,
+static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
                              lh_error *err)
 {
     for (uint32_t i = 0; i < m->n_ranks; i++)
         if (m->cards[i].failed)
             return lhi_fail(err, LH_EIO, "rank %u has no random numbers", i);
     for (uint32_t i = 1; i < m->n_ranks; i++)
-        if (!lhi_mac_is(m->cards[i].work, m->cards[0].work))
+        if (!lhi_mac_equals(m->cards[i].setup_digest, m->cards[0].setup_digest))
             return lhi_fail(err, LH_EINVAL,
                             "rank %u is to run something else than rank 0: "
                             "give all ranks the same file and options",
@@ -251,9 +251,9 @@ static lh_status check_cards(const lhi_mpi *m, const lhi_mpi_work *work,
     return LH_OK;
 }
 
-lh_status lhi_mpi_meet(lhi_mpi *m, const lhi_mpi_work *work, lh_error *err)
+lh_status lhi_mpi_exchange(lhi_mpi *m, const lhi_mpi_setup *work, lh_error *err)
 {
-    lhi_start_card mine = {.port = m->rank == 0 ? free_port() : 0};
+    lhi_start_record mine = {.port = m->rank == 0 ? free_port() : 0};
     if (strcmp(work->transport, "ucx") != 0 &&
         strcmp(work->transport, "tcp") != 0)
         return lhi_fail(err, LH_EINVAL,
@@ -261,11 +261,11 @@ lh_status lhi_mpi_meet(lhi_mpi *m, const lhi_mpi_work *work, lh_error *err)
                         work->transport);
     LHI_TRY(lhi_links_check(work->n_links, work->links, err));
     gethostname(mine.host, sizeof mine.host - 1);
-    own_address(mine.address, sizeof mine.address);
-    memcpy(mine.work, work->digest, sizeof mine.work);
+    find_own_address(mine.address, sizeof mine.address);
+    memcpy(mine.setup_digest, work->digest, sizeof mine.setup_digest);
     mine.failed = !lhi_random_bytes(mine.secret, sizeof mine.secret);
-    LHI_TRY(exchange_cards(m, &mine, err));
-    return check_cards(m, work, err);
+    LHI_TRY(exchange_records(m, &mine, err));
+    return check_records(m, work, err);
 }
 
 /* Computes a job name unique to this run from rank 0's secret and port, the
@@ -274,20 +274,20 @@ lh_status lhi_mpi_meet(lhi_mpi *m, const lhi_mpi_work *work, lh_error *err)
 static void name_job(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
 {
     unsigned char mac[LHI_MAC_BYTES];
-    const lhi_start_card *c = &m->cards[0];
+    const lhi_start_record *c = &m->cards[0];
     const lhi_handshake none = {.n_ranks = m->n_ranks, .port = c->port};
-    lhi_prove(c->secret, sizeof c->secret, "job", &none, c->work,
-              sizeof c->work, mac);
+    lhi_handshake_compute_mac(c->secret, sizeof c->secret, "job", &none, c->setup_digest,
+              sizeof c->setup_digest, mac);
     for (size_t i = 0; i < sizeof mac; i++)
         snprintf(out + 2 * i, 3, "%02x", mac[i]);
 }
 
-lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_work *work, lhi_net **out,
+lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err)
 {
     char job[2 * LHI_MAC_BYTES + 1];
     name_job(m, job);
-    const lhi_start_card *first = &m->cards[0];
+    const lhi_start_record *first = &m->cards[0];
     lhi_tcp_options o = {.rank = m->rank,
                          .n_ranks = m->n_ranks,
                          .host = one_host(m) ? "127.0.0.1" : first->address,
@@ -304,7 +304,7 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_work *work, lhi_net **out,
                                                : lhi_net_tcp(&o, out, err);
 }
 
-void lhi_mpi_end(lhi_mpi *m, bool failed)
+void lhi_mpi_finalise(lhi_mpi *m, bool failed)
 {
     if (m && !failed)
         m->call.Finalize();
@@ -315,7 +315,7 @@ void lhi_mpi_end(lhi_mpi *m, bool failed)
 
 #endif
 
-lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_work *work,
+lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_setup *work,
                       lhi_rank_main *rank_main, void *context,
                       lhi_rank_result *result, lh_error *err)
 {

@@ -57,8 +57,8 @@ typedef struct lhi_net lhi_net; /* one rank's endpoint */
 
 enum {
     LHI_NET_EAGER_BYTES = 16 << 10,
-    LHI_NET_KEPT_BYTES = 64 << 20,
-    LHI_NET_MOST_RANKS = 4096
+    LHI_NET_UNEXPECTED_BYTES = 64 << 20,
+    LHI_NET_MAX_RANKS = 4096
 };
 
 /* A pending send or receive. The caller owns it, zeroed at the start, and its
@@ -77,10 +77,10 @@ typedef struct lhi_net_op {
     int64_t entered_ns, began_ns, arrived_ns;
     lh_status status;        /* once done */
     bool is_done;            /* set by the successful wait */
-    bool receives, was_kept; /* transport's */
-    bool rings;              /* caller's: signal the event on completion */
+    bool receives, was_unexpected; /* transport's */
+    bool signals_event;              /* caller's: signal the event on completion */
     struct lhi_net_op *next; /* transport's queues */
-    void *own;               /* transport's */
+    void *transport_data;               /* transport's */
     uint32_t link, slot;     /* transport's: position on the emulated link */
     uint64_t id;
     uint32_t flags;
@@ -123,7 +123,7 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
 
 /* Suspends an emulated link until `until_ns`, for all ranks: messages that
  * enter earlier depart then. LH_EINVAL: invalid link. */
-lh_status lhi_net_hold_link(lhi_net *net, uint32_t link, int64_t until_ns,
+lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
                             lh_error *err);
 
 /* Posts a receive of exactly `size` bytes; never blocks. A message of another
@@ -145,29 +145,29 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
  * receives: completion of a receive started with `signals_event` increments the
  * count. The thread reads the count, tests its receives, and sleeps until the
  * count changes, until `until_ns`, or until the next check for a failed run. */
-uint32_t lhi_net_bell(const lhi_net *net);
+uint32_t lhi_net_event_count(const lhi_net *net);
 /* Sleeps until the event count differs from `said`, or until `until_ns`. */
-void lhi_net_await_bell(lhi_net *net, uint32_t said, int64_t until_ns);
+void lhi_net_wait_event(lhi_net *net, uint32_t said, int64_t until_ns);
 /* Increments the event count and wakes its waiter. */
-void lhi_net_ring(lhi_net *net);
+void lhi_net_signal_event(lhi_net *net);
 /* Tests whether an operation is done, like lhi_net_wait() without waiting.
  * LH_ECANCELED: pending; *again_ns is the time for the next test, INT64_MAX:
  * after the next event. */
-lh_status lhi_net_look(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
+lh_status lhi_net_test(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
                        lh_error *err);
 
 /* External stop condition for a run, polled by the functions that receive it.
  * Once requested() returns true, the run ends. */
 typedef struct lhi_net_stop {
-    bool (*says)(void *context);
+    bool (*requested)(void *context);
     void *context;
 } lhi_net_stop;
-bool lhi_net_stopped(const lhi_net_stop *stop); /* NULL: false */
+bool lhi_net_is_stop_requested(const lhi_net_stop *stop); /* NULL: false */
 
 /* Waits without a time limit, but until `stop` (may be NULL). LH_ECANCELED:
  * stopped; the run is ended on every rank and the transport has released the
  * operation. */
-lh_status lhi_net_wait_unless(lhi_net *net, lhi_net_op *op,
+lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
                               const lhi_net_stop *stop, lh_error *err);
 
 /* Fails the run on every rank, with this rank as the cause: every wait, send
@@ -180,11 +180,11 @@ const char *lhi_net_failure(const lhi_net *net);
 
 /* After a failure, checks whether this rank prints the reason: the failed rank,
  * or, if that was lost, the first of the others. */
-bool lhi_net_speaks(const lhi_net *net);
+bool lhi_net_is_reporter(const lhi_net *net);
 
 /* Returns the transport's next notice for the user, a sentence about an event
  * that does not end the run; false: no new notice. */
-bool lhi_net_tell(lhi_net *net, char *text, size_t room);
+bool lhi_net_read_notice(lhi_net *net, char *text, size_t room);
 
 /* Returns the endpoint's rank. */
 uint32_t lhi_net_rank(const lhi_net *net);
@@ -193,7 +193,7 @@ uint32_t lhi_net_n_ranks(const lhi_net *net);
 
 /* Sets a function that lhi_net_close() calls as release(of) once the endpoint
  * no longer accesses the rank's memory. One per endpoint. */
-void lhi_net_when_closed(lhi_net *net, void (*release)(void *of), void *of);
+void lhi_net_set_release(lhi_net *net, void (*release)(void *of), void *of);
 
 /* Closes the endpoint: waits until sent messages are delivered (or cannot be),
  * then releases everything. Posted receives are dropped. A peer that waits for
@@ -280,14 +280,14 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
 /* Like lhi_local_run() with `stop`, which the caller's process polls after each
  * signal and several times a second (NULL: none). The caller must notify the
  * ranks itself; those that still run 3 s after the request are killed. */
-lh_status lhi_local_run_unless(uint32_t n, uint32_t n_links,
+lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_main *rank_main, void *context,
                                const lhi_net_stop *stop,
                                lhi_rank_result *results, lh_error *err);
 
 /* tcp: ranks that are started separately, on one host or several. */
-enum { LHI_SECRET_LEAST = 16 };
+enum { LHI_SECRET_MIN_BYTES = 16 };
 /* Options for the tcp and ucx transports. */
 typedef struct lhi_tcp_options {
     uint32_t rank, n_ranks;
@@ -297,7 +297,7 @@ typedef struct lhi_tcp_options {
     uint16_t port;      /* rank 0's */
     const char *job;    /* job name; ranks of other jobs are rejected */
     const void *secret; /* shared by the job's ranks only */
-    size_t secret_size; /* at least LHI_SECRET_LEAST */
+    size_t secret_size; /* at least LHI_SECRET_MIN_BYTES */
     int64_t join_ns;    /* timeout for all ranks to join; 0: 4 s */
     int64_t silence_ns; /* a rank silent for this time has failed; 0: 3.5 s,
                          * with rails 10 s */
@@ -336,7 +336,7 @@ lh_status lhi_net_ucx(const lhi_tcp_options *options, lhi_net **out,
  * of the transports above. One thread makes all calls. */
 typedef struct lhi_mpi lhi_mpi;
 /* Checks whether mpirun or a similar launcher started this process. */
-bool lhi_mpi_launched(void);
+bool lhi_mpi_is_launched(void);
 /* Initialises MPI, once per process. LH_EUNSUPPORTED: not built in, or not
  * installed. */
 lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err);
@@ -345,7 +345,7 @@ uint32_t lhi_mpi_rank(const lhi_mpi *mpi);
 /* Returns the number of MPI ranks. */
 uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
 /* The run's setup, on which all ranks must agree. */
-typedef struct lhi_mpi_work {
+typedef struct lhi_mpi_setup {
     const char *transport; /* "ucx" or "tcp" */
     /* Digest of everything that must be equal on all ranks; it differs for
      * different jobs. */
@@ -355,20 +355,20 @@ typedef struct lhi_mpi_work {
     const char *const *rails;
     uint32_t n_links; /* emulated; requires all ranks on one host */
     const lhi_net_link *links;
-} lhi_mpi_work;
+} lhi_mpi_setup;
 /* Exchanges the setup and addresses before each run. All ranks detect the same
  * errors, such as differing setups. */
-lh_status lhi_mpi_meet(lhi_mpi *mpi, const lhi_mpi_work *work, lh_error *err);
+lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work, lh_error *err);
 /* Creates this process's endpoint for one run, after lhi_mpi_exchange(). */
-lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_work *work, lhi_net **out,
+lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err);
 /* Runs this process's rank over such an endpoint; *result: its result, also of
  * a failed run. */
-lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_work *work,
+lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_setup *work,
                       lhi_rank_main *rank_main, void *context,
                       lhi_rank_result *result, lh_error *err);
 /* Finalises MPI. `failed`: does not wait for ranks that may be lost; the
  * process should then exit with a non-zero status. NULL is allowed. */
-void lhi_mpi_end(lhi_mpi *mpi, bool failed);
+void lhi_mpi_finalise(lhi_mpi *mpi, bool failed);
 
 #endif

@@ -50,7 +50,7 @@ lh_status lhi_round_wait(lhi_round *x, lhi_net_op *ops,
     for (uint32_t i = 0; i < x->group->n_ranks; i++) {
         if (!ops[i].net || i == x->group->mine)
             continue;
-        lh_status status = lhi_net_wait_unless(x->net, &ops[i], stop,
+        lh_status status = lhi_net_wait_or_stop(x->net, &ops[i], stop,
                                                first == LH_OK ? err : NULL);
         if (first == LH_OK)
             first = status;

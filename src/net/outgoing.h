@@ -11,40 +11,40 @@
 #include <sys/types.h>
 
 /* A frame being sent. */
-typedef struct lhi_outgoing {
-    struct lhi_outgoing *next;
-    unsigned char header[LHI_FRAME_BYTES + LHI_SEAL_BYTES];
-    unsigned char seal[LHI_SEAL_BYTES]; /* payload's MAC */
+typedef struct lhi_outgoing_frame {
+    struct lhi_outgoing_frame *next;
+    unsigned char header[LHI_FRAME_BYTES + LHI_FRAME_MAC_BYTES];
+    unsigned char payload_mac[LHI_FRAME_MAC_BYTES]; /* payload's MAC */
     const unsigned char *payload; /* NULL: zeros, after cancellation */
     size_t size, sent;            /* with header and MACs */
     size_t payload_size;
-    size_t n_sealed; /* payload bytes in the MAC; complete at payload_size */
-    bool has_begun;  /* header MAC computed */
+    size_t n_authenticated; /* payload bytes in the MAC; complete at payload_size */
+    bool has_header_mac;  /* header MAC computed */
     lhi_net_op *op;  /* NULL: the payload is `copy` */
     unsigned char copy[];
-} lhi_outgoing;
+} lhi_outgoing_frame;
 
 /* Returns the bytes before a payload on a connection with these MACs (NULL:
  * none). */
-static inline size_t lhi_head_bytes(const lhi_seal *seals)
+static inline size_t lhi_frame_head_bytes(const lhi_frame_mac *seals)
 {
-    return LHI_FRAME_BYTES + (seals ? LHI_SEAL_BYTES : 0);
+    return LHI_FRAME_BYTES + (seals ? LHI_FRAME_MAC_BYTES : 0);
 }
 
 /* Returns the bytes after a payload. */
-static inline size_t lhi_tail_bytes(const lhi_seal *seals)
+static inline size_t lhi_frame_tail_bytes(const lhi_frame_mac *seals)
 {
-    return seals ? LHI_SEAL_BYTES : 0;
+    return seals ? LHI_FRAME_MAC_BYTES : 0;
 }
 
 /* Writes about `most` bytes at most; returns sendmsg()'s result. A connection's
  * frames must be sent in sequence, because the MACs number them. */
-ssize_t lhi_outgoing_write(lhi_outgoing *frame, int fd, lhi_seal *seals,
+ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *frame, int fd, lhi_frame_mac *seals,
                            size_t most);
 
 /* Cancels a frame whose payload becomes invalid. The remaining bytes are sent
  * as zeros, since the frame must have the length in its header; the MAC marks
  * it as void. */
-void lhi_outgoing_withdraw(lhi_outgoing *frame, lhi_seal *seals);
+void lhi_outgoing_frame_cancel(lhi_outgoing_frame *frame, lhi_frame_mac *seals);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Maximum grants that a peer may send ahead of the matching offers. */
-enum { MOST_GRANTS = 1 << 16 };
+enum { MAX_GRANTS = 1 << 16 };
 
 /* A grant that arrived before its offer. */
 typedef struct lhi_grant {
@@ -39,7 +39,7 @@ void lhi_proto_fini(lhi_proto *p)
             free(g);
         }
     }
-    lhi_kept *kept;
+    lhi_unexpected *kept;
     while ((kept = lhi_match_take_any(&p->match)))
         free(kept);
     free(p->peers);
@@ -79,12 +79,12 @@ static lhi_net_op *take_op(lhi_queue *q, by what, const lhi_net_op *wanted,
     return NULL;
 }
 
-void lhi_proto_sent(lhi_proto *p, lhi_net_op *op, lh_status status)
+void lhi_proto_payload_sent(lhi_proto *p, lhi_net_op *op, lh_status status)
 {
-    p->n_out--;
+    p->n_sends_pending--;
     lhi_op_done(op, status);
-    if (p->n_out == 0)
-        lhi_futex_wake(&p->n_out, false);
+    if (p->n_sends_pending == 0)
+        lhi_futex_wake(&p->n_sends_pending, false);
 }
 
 static lh_status wrong_size(uint32_t from, uint64_t tag, uint64_t message_bytes,
@@ -152,8 +152,8 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     const lhi_peer *peer = &p->peers[op->peer];
     pthread_mutex_lock(&p->lock);
     lh_status status = LH_OK;
-    p->n_out++;
-    if (peer->left) {
+    p->n_sends_pending++;
+    if (peer->has_shut_down) {
         status = lhi_fail(&e, LH_EIO, "rank %u has left", op->peer);
     } else if (op->size > LHI_NET_EAGER_BYTES) {
         status = send_large(p, op, &e);
@@ -166,9 +166,9 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
                        .slot = op->slot};
         status = p->carrier->frame(p, op->peer, &f, op->data, op, &e);
     }
-    bool left = peer->left;
+    bool left = peer->has_shut_down;
     if (status != LH_OK)
-        p->n_out--;
+        p->n_sends_pending--;
     pthread_mutex_unlock(&p->lock);
     if (status == LH_OK)
         return LH_OK;
@@ -180,7 +180,7 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 /* ---- receiving ---- */
 
 /* Copies the message's attributes to the receive. */
-static void describe(lhi_net_op *op, int64_t entered_ns, uint32_t link,
+static void set_attributes(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                      uint32_t slot)
 {
     op->entered_ns = entered_ns;
@@ -195,7 +195,7 @@ static void finish_receive(lhi_net_op *op)
 }
 
 /* Returns the oldest large receive with the tag that has no offer yet. */
-static lhi_net_op *unoffered(const lhi_peer *peer, uint64_t tag)
+static lhi_net_op *find_unoffered(const lhi_peer *peer, uint64_t tag)
 {
     for (lhi_net_op *op = peer->granted.first; op; op = op->next)
         if (op->tag == tag && !(op->flags & LHI_OP_OFFERED))
@@ -233,9 +233,9 @@ static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
 }
 
 /* Completes a receive from a small unexpected message. */
-static void copy_kept(const lhi_kept *kept, lhi_net_op *op)
+static void copy_unexpected(const lhi_unexpected *kept, lhi_net_op *op)
 {
-    describe(op, kept->entered_ns, kept->link, kept->slot);
+    set_attributes(op, kept->entered_ns, kept->link, kept->slot);
     if (op->size)
         memcpy(op->data, kept->data, op->size);
     finish_receive(op);
@@ -243,18 +243,18 @@ static void copy_kept(const lhi_kept *kept, lhi_net_op *op)
 
 static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
-    lhi_kept *kept = lhi_match_take_kept(&p->match, op->peer, op->tag);
-    if (!kept && p->peers[op->peer].left)
+    lhi_unexpected *kept = lhi_match_take_unexpected(&p->match, op->peer, op->tag);
+    if (!kept && p->peers[op->peer].has_shut_down)
         return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
     lh_status status = LH_OK;
     if (kept && kept->size != op->size)
         status = wrong_size(op->peer, op->tag, kept->size, op->size, err);
     else if (kept)
-        describe(op, kept->entered_ns, kept->link, kept->slot);
+        set_attributes(op, kept->entered_ns, kept->link, kept->slot);
     if (status == LH_OK && op->size > LHI_NET_EAGER_BYTES) {
         status = receive_large(p, op, kept != NULL, err);
     } else if (status == LH_OK && kept) {
-        copy_kept(kept, op);
+        copy_unexpected(kept, op);
     } else if (status == LH_OK) {
         lhi_match_post(&p->match, op);
     }
@@ -269,7 +269,7 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     const lhi_peer *peer = &p->peers[op->peer];
     pthread_mutex_lock(&p->lock);
     lh_status status = receive(p, op, &e);
-    bool left = peer->left;
+    bool left = peer->has_shut_down;
     pthread_mutex_unlock(&p->lock);
     if (status == LH_OK)
         return LH_OK;
@@ -281,10 +281,10 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 /* ---- incoming frames ---- */
 
 /* Allocates an unexpected message for a frame. */
-static lhi_kept *kept_for(uint32_t from, const lhi_frame *f, lh_error *err)
+static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f, lh_error *err)
 {
     bool offer = f->kind == LHI_FRAME_OFFER;
-    lhi_kept *kept = lhi_kept_make(offer ? 0 : (size_t)f->size);
+    lhi_unexpected *kept = lhi_unexpected_make(offer ? 0 : (size_t)f->size);
     if (!kept) {
         lhi_fail_nomem(err);
         return NULL;
@@ -300,21 +300,21 @@ static lhi_kept *kept_for(uint32_t from, const lhi_frame *f, lh_error *err)
 }
 
 /* Queues an unexpected message. */
-static lh_status keep_now(lhi_proto *p, lhi_kept *kept, lh_error *err)
+static lh_status queue_unexpected(lhi_proto *p, lhi_unexpected *kept, lh_error *err)
 {
-    if (lhi_match_keep(&p->match, kept))
+    if (lhi_match_add_unexpected(&p->match, kept))
         return LH_OK;
     free(kept);
     return lhi_fail(err, LH_EIO,
                     "rank %u keeps %d MiB of messages that it has not received",
-                    p->net.rank, LHI_NET_KEPT_BYTES >> 20);
+                    p->net.rank, LHI_NET_UNEXPECTED_BYTES >> 20);
 }
 
 /* Removes and returns the receive for a small message; NULL: none is posted. */
 static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
                             uint64_t size, lhi_net_op **out, lh_error *err)
 {
-    const lhi_net_op *large = unoffered(&p->peers[from], tag);
+    const lhi_net_op *large = find_unoffered(&p->peers[from], tag);
     lhi_net_op *found = lhi_match_take_posted(&p->match, from, tag);
     if (found ? found->size != size : large != NULL) {
         lh_status status =
@@ -329,18 +329,18 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
 
 /* Handles a SMALL frame's header. */
 static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                             void **into, lhi_net_op **op, lhi_kept **kept,
+                             void **into, lhi_net_op **op, lhi_unexpected **kept,
                              lh_error *err)
 {
     lhi_net_op *found = NULL;
     LHI_TRY(take_small(p, from, f->tag, f->size, &found, err));
     if (found) {
-        describe(found, f->entered_ns, f->link, f->slot);
+        set_attributes(found, f->entered_ns, f->link, f->slot);
         *op = found;
         *into = found->data;
         return LH_OK;
     }
-    *kept = kept_for(from, f, err);
+    *kept = alloc_unexpected(from, f, err);
     if (!*kept)
         return LH_ENOMEM;
     *into = (*kept)->data;
@@ -351,11 +351,11 @@ static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
 static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
                              lh_error *err)
 {
-    lhi_net_op *op = unoffered(&p->peers[from], f->tag);
+    lhi_net_op *op = find_unoffered(&p->peers[from], f->tag);
     if (op && op->size != f->size)
         return wrong_size(from, f->tag, f->size, op->size, err);
     if (op) {
-        describe(op, f->entered_ns, f->link, f->slot);
+        set_attributes(op, f->entered_ns, f->link, f->slot);
         op->flags |= LHI_OP_OFFERED;
         finish_large(p, op);
         return LH_OK;
@@ -365,8 +365,8 @@ static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
         lhi_match_post(&p->match, small);
         return wrong_size(from, f->tag, f->size, small->size, err);
     }
-    lhi_kept *kept = kept_for(from, f, err);
-    return kept ? keep_now(p, kept, err) : LH_ENOMEM;
+    lhi_unexpected *kept = alloc_unexpected(from, f, err);
+    return kept ? queue_unexpected(p, kept, err) : LH_ENOMEM;
 }
 
 /* Handles a GRANT frame: sends the message, or stores the grant until its send.
@@ -382,11 +382,11 @@ static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
             append(&peer->offers, op);
         return status;
     }
-    if (peer->n_grants == MOST_GRANTS)
+    if (peer->n_grants == MAX_GRANTS)
         return lhi_fail(err, LH_EIO,
                         "more than %d receives for messages that "
                         "are not sent",
-                        MOST_GRANTS);
+                        MAX_GRANTS);
     grant *g = malloc(sizeof *g);
     if (!g)
         return lhi_fail_nomem(err);
@@ -424,15 +424,15 @@ static void bye_frame(lhi_proto *p, uint32_t from)
 {
     lhi_peer *peer = &p->peers[from];
     lhi_net_op *op;
-    peer->left = true;
+    peer->has_shut_down = true;
     while ((op = lhi_match_take_from(&p->match, from)))
         lhi_op_done(op, LH_EIO);
     while ((op = take_op(&peer->granted, ANY, NULL, 0))) {
-        p->carrier->withdraw(p, op);
+        p->carrier->cancel(p, op);
         lhi_op_done(op, LH_EIO);
     }
     while ((op = take_op(&peer->offers, ANY, NULL, 0)))
-        lhi_proto_sent(p, op, LH_EIO);
+        lhi_proto_payload_sent(p, op, LH_EIO);
 }
 
 /* Checks that a frame's link and slot exist. */
@@ -441,7 +441,7 @@ static lh_status check_link(const lhi_proto *p, uint32_t from,
 {
     bool message = f->kind == LHI_FRAME_SMALL || f->kind == LHI_FRAME_OFFER;
     if (!message || f->link == LHI_NET_NO_LINK ||
-        lhi_links_valid(p->net.links, f->link, f->slot))
+        lhi_links_is_valid(p->net.links, f->link, f->slot))
         return LH_OK;
     return lhi_fail(err, LH_EIO,
                     "rank %u sent a message over emulated link %u, which there "
@@ -449,15 +449,15 @@ static lh_status check_link(const lhi_proto *p, uint32_t from,
                     from, f->link);
 }
 
-lh_status lhi_proto_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                          void **into, lhi_net_op **op, lhi_kept **kept,
+lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from, const lhi_frame *f,
+                          void **into, lhi_net_op **op, lhi_unexpected **kept,
                           lh_error *err)
 {
     *into = NULL;
     *op = NULL;
     *kept = NULL;
     LHI_TRY(check_link(p, from, f, err));
-    if (p->peers[from].left)
+    if (p->peers[from].has_shut_down)
         return lhi_fail(err, LH_EIO, "rank %u goes on after its goodbye", from);
     switch (f->kind) {
     case LHI_FRAME_SMALL:
@@ -477,24 +477,24 @@ lh_status lhi_proto_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
 }
 
 /* Handles a complete message that had no receive when it began to arrive. */
-static lh_status kept_filled(lhi_proto *p, lhi_kept *kept, lh_error *err)
+static lh_status finish_unexpected(lhi_proto *p, lhi_unexpected *kept, lh_error *err)
 {
     lhi_net_op *op = NULL;
     lh_status status =
         take_small(p, kept->from, kept->tag, kept->size, &op, err);
     if (status == LH_OK && !op)
-        return keep_now(p, kept, err);
+        return queue_unexpected(p, kept, err);
     if (status == LH_OK)
-        copy_kept(kept, op);
+        copy_unexpected(kept, op);
     free(kept);
     return status;
 }
 
-lh_status lhi_proto_filled(lhi_proto *p, lhi_net_op *op, lhi_kept *kept,
+lh_status lhi_proto_payload_received(lhi_proto *p, lhi_net_op *op, lhi_unexpected *kept,
                            lh_error *err)
 {
     if (kept)
-        return kept_filled(p, kept, err);
+        return finish_unexpected(p, kept, err);
     if (op && op->size > LHI_NET_EAGER_BYTES) {
         op->flags |= LHI_OP_FILLED;
         finish_large(p, op);
@@ -507,29 +507,29 @@ lh_status lhi_proto_filled(lhi_proto *p, lhi_net_op *op, lhi_kept *kept,
 /* ---- ending ---- */
 
 /* Removes an operation from every queue here; false: it is in none. */
-static bool take_out(lhi_proto *p, lhi_net_op *op)
+static bool remove_op(lhi_proto *p, lhi_net_op *op)
 {
     lhi_peer *peer = &p->peers[op->peer];
     if (!op->receives) {
         if (!take_op(&peer->offers, BY_ITSELF, op, 0))
             return false;
-        p->n_out--;
+        p->n_sends_pending--;
         return true;
     }
     if (op->size <= LHI_NET_EAGER_BYTES)
-        return lhi_match_withdraw(&p->match, op);
+        return lhi_match_cancel(&p->match, op);
     return take_op(&peer->granted, BY_ITSELF, op, 0) != NULL;
 }
 
-void lhi_proto_withdraw(lhi_net *net, lhi_net_op *op)
+void lhi_proto_cancel(lhi_net *net, lhi_net_op *op)
 {
     lhi_proto *p = (lhi_proto *)net;
     pthread_mutex_lock(&p->lock);
     if (lhi_op_state(op) != LHI_OP_DONE) {
-        bool carried = p->carrier->withdraw(p, op);
-        take_out(p, op);
+        bool carried = p->carrier->cancel(p, op);
+        remove_op(p, op);
         if (carried && !op->receives)
-            p->n_out--;
+            p->n_sends_pending--;
     }
     pthread_mutex_unlock(&p->lock);
 }
@@ -538,9 +538,9 @@ void lhi_proto_drain(lhi_proto *p)
 {
     pthread_mutex_lock(&p->lock);
     uint32_t n_out;
-    while ((n_out = p->n_out) > 0 && !lhi_failure_text(p->net.failure)) {
+    while ((n_out = p->n_sends_pending) > 0 && !lhi_failure_text(p->net.failure)) {
         pthread_mutex_unlock(&p->lock);
-        lhi_futex_wait(&p->n_out, n_out, lhi_now_ns() + LHI_NET_LOOK_NS, false);
+        lhi_futex_wait(&p->n_sends_pending, n_out, lhi_now_ns() + LHI_NET_POLL_NS, false);
         pthread_mutex_lock(&p->lock);
     }
     for (uint32_t i = 0; i < p->net.n_ranks; i++) {

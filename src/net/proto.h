@@ -33,7 +33,7 @@ typedef struct lhi_carrier {
     lh_status (*expect)(lhi_proto *proto, lhi_net_op *op, lh_error *err);
     /* Cancels an operation in progress; false: the carrier does not have it.
      * May release the lock temporarily. */
-    bool (*withdraw)(lhi_proto *proto, lhi_net_op *op);
+    bool (*cancel)(lhi_proto *proto, lhi_net_op *op);
 } lhi_carrier;
 
 /* State of a peer. */
@@ -42,7 +42,7 @@ typedef struct lhi_peer {
     lhi_queue granted;        /* lhi_net_op: large receives in progress */
     struct lhi_grant *grants; /* without an offer yet, oldest first */
     uint32_t n_grants;
-    bool left; /* shut down in order */
+    bool has_shut_down; /* shut down in order */
 } lhi_peer;
 
 /* Base of an endpoint that exchanges frames. */
@@ -52,7 +52,7 @@ struct lhi_proto {
     pthread_mutex_t lock;
     lhi_match match;
     uint64_t next_id;
-    uint32_t n_out; /* sends in progress; futex for close */
+    uint32_t n_sends_pending; /* sends in progress; futex for close */
     lhi_peer *peers;
 };
 
@@ -66,21 +66,21 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err);
 /* Starts a receive; for the transport's lhi_net_ops. */
 lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err);
 /* Cancels an operation; for the transport's lhi_net_ops. */
-void lhi_proto_withdraw(lhi_net *net, lhi_net_op *op);
+void lhi_proto_cancel(lhi_net *net, lhi_net_op *op);
 
 /* Called by the carrier for each frame (SMALL and DATA: for its header). *into
  * receives the payload's address, with the receive in *op or the unexpected
  * message in *kept; if both are NULL, the payload is dropped. Errors end the
  * run. */
-lh_status lhi_proto_frame(lhi_proto *proto, uint32_t from,
+lh_status lhi_proto_frame_received(lhi_proto *proto, uint32_t from,
                           const lhi_frame *frame, void **into, lhi_net_op **op,
-                          lhi_kept **kept, lh_error *err);
+                          lhi_unexpected **kept, lh_error *err);
 /* Called by the carrier when the payload is complete. */
-lh_status lhi_proto_filled(lhi_proto *proto, lhi_net_op *op, lhi_kept *kept,
+lh_status lhi_proto_payload_received(lhi_proto *proto, lhi_net_op *op, lhi_unexpected *kept,
                            lh_error *err);
 /* Called by the carrier when an operation's bytes are sent, or cannot be
  * (`status`). */
-void lhi_proto_sent(lhi_proto *proto, lhi_net_op *op, lh_status status);
+void lhi_proto_payload_sent(lhi_proto *proto, lhi_net_op *op, lh_status status);
 
 /* Waits until all sends are complete or the run has failed. Afterwards nothing
  * refers to the owner's operations. */

@@ -16,10 +16,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static const size_t head_bytes = LHI_RAIL_HEAD + LHI_SEAL_BYTES;
+static const size_t head_bytes = LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES;
 
 /* Returns a segment's entry in a ring buffer. */
-static lhi_segment **place(lhi_segment **ring, uint64_t number)
+static lhi_segment **ring_entry(lhi_segment **ring, uint64_t number)
 {
     return &ring[number % LHI_RAIL_WINDOW];
 }
@@ -27,20 +27,20 @@ static lhi_segment **place(lhi_segment **ring, uint64_t number)
 /* ---- activation and closing ---- */
 
 /* Records that a rail was lost or restored, for the notices to the user. */
-static void note(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
+static void record_event(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
                  int64_t away_ns)
 {
     if (s->rank < peer)
         return;
     pthread_mutex_lock(&s->lock);
-    s->news[s->n_news++ % LHI_RAIL_NEWS] = (lhi_rail_news){
-        .peer = peer, .rail = rail, .error = error, .away_ns = away_ns};
-    if (s->n_news - s->n_told > LHI_RAIL_NEWS)
-        s->n_told = s->n_news - LHI_RAIL_NEWS;
+    s->events[s->n_events++ % LHI_RAIL_EVENTS] = (lhi_rail_event){
+        .peer = peer, .rail = rail, .error = error, .downtime_ns = away_ns};
+    if (s->n_events - s->n_reported > LHI_RAIL_EVENTS)
+        s->n_reported = s->n_events - LHI_RAIL_EVENTS;
     pthread_mutex_unlock(&s->lock);
 }
 
-void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
+void lhi_rail_close(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_rail *r = &p->rails[rail];
@@ -52,107 +52,107 @@ void lhi_rail_drop(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
     if (error || was_up)
         setsockopt(r->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(r->fd);
-    lhi_seal_free(r->seals_out);
-    lhi_seal_free(r->seals_in);
+    lhi_frame_mac_free(r->seals_out);
+    lhi_frame_mac_free(r->seals_in);
     free(r->in);
     if (r->out) {
-        r->out->in_hands = false;
-        if (r->out->let_go)
+        r->out->being_written = false;
+        if (r->out->free_after_write)
             free(r->out);
     }
     *r = (lhi_rail){.fd = -1,
                     .was_up = r->was_up,
-                    .gone_ns = was_up ? lhi_now_ns() : r->gone_ns,
+                    .lost_ns = was_up ? lhi_now_ns() : r->lost_ns,
                     .error = error,
-                    .again_ns = lhi_now_ns() + LHI_RAIL_SILENT_NS / 3};
+                    .retry_ns = lhi_now_ns() + LHI_RAIL_TIMEOUT_NS / 3};
     if (!was_up)
         return;
     if (!p->in_ended) {
-        lhi_rails_count(&s->seen.n_lost, 1);
-        note(s, peer, rail, error, -1);
+        lhi_rails_add_statistic(&s->statistics.n_lost, 1);
+        record_event(s, peer, rail, error, -1);
     }
-    r->again_ns = lhi_now_ns();
+    r->retry_ns = lhi_now_ns();
     for (uint64_t n = p->acknowledged; n < p->next; n++) {
-        lhi_segment *g = *place(p->sent, n);
-        if (g->waits || g->rail != rail)
+        lhi_segment *g = *ring_entry(p->sent, n);
+        if (g->waiting || g->rail != rail)
             continue;
-        g->waits = g->again = true;
+        g->waiting = g->retransmission = true;
         p->n_waiting++;
-        if (n < p->look_from)
-            p->look_from = n;
+        if (n < p->first_waiting)
+            p->first_waiting = n;
     }
-    p->owes = true; /* its acknowledgement may have been lost */
+    p->owes_ack = true; /* its acknowledgement may have been lost */
 }
 
-lh_status lhi_rail_begin(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
+lh_status lhi_rail_activate(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
                          const lhi_handshake *shake, int64_t answer_ns,
                          lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_rail *r = &p->rails[rail];
-    unsigned char key[LHI_SEAL_KEY_BYTES];
+    unsigned char key[LHI_FRAME_MAC_KEY_BYTES];
     bool up = s->rank < peer;
-    lhi_seal *out = NULL, *in = NULL;
-    lhi_prove(s->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES,
+    lhi_frame_mac *out = NULL, *in = NULL;
+    lhi_handshake_compute_mac(s->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES,
               "rail frames", shake, NULL, 0, key);
-    LHI_TRY(lhi_seal_make(key, up, &out, err));
-    lh_status status = lhi_seal_make(key, !up, &in, err);
+    LHI_TRY(lhi_frame_mac_make(key, up, &out, err));
+    lh_status status = lhi_frame_mac_make(key, !up, &in, err);
     if (status != LH_OK) {
-        lhi_seal_free(out);
+        lhi_frame_mac_free(out);
         return status;
     }
     /* Limits unsent bytes in the kernel, so that written segments are sent soon
      * and others can still use another rail. */
-    int lowat = 2 * LHI_RAIL_BYTES;
+    int lowat = 2 * LHI_RAIL_SEGMENT_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof lowat);
     bool was_up = r->was_up;
     if (r->fd != fd)
-        lhi_rail_drop(s, peer, rail, 0);
+        lhi_rail_close(s, peer, rail, 0);
     int64_t now_ns = lhi_now_ns();
     if (was_up)
-        note(s, peer, rail, 0, now_ns - r->gone_ns);
+        record_event(s, peer, rail, 0, now_ns - r->lost_ns);
     *r = (lhi_rail){.state = LHI_RAIL_UP,
                     .fd = fd,
                     .was_up = true,
-                    .has_room = true,
-                    .heard_ns = now_ns,
-                    .limit_ns = LHI_RAIL_SILENT_NS,
+                    .writable = true,
+                    .last_input_ns = now_ns,
+                    .timeout_ns = LHI_RAIL_TIMEOUT_NS,
                     .seals_out = out,
                     .seals_in = in};
-    if (4 * answer_ns > r->limit_ns)
-        r->limit_ns = answer_ns < LHI_RAIL_SILENT_NS ? 4 * answer_ns
-                                                     : 4 * LHI_RAIL_SILENT_NS;
+    if (4 * answer_ns > r->timeout_ns)
+        r->timeout_ns = answer_ns < LHI_RAIL_TIMEOUT_NS ? 4 * answer_ns
+                                                     : 4 * LHI_RAIL_TIMEOUT_NS;
     if (was_up)
-        lhi_rails_count(&s->seen.n_back, 1);
+        lhi_rails_add_statistic(&s->statistics.n_restored, 1);
     else
         __atomic_fetch_add(&s->n_up, 1, __ATOMIC_RELEASE);
-    lhi_rail_say(s, peer, rail);
+    lhi_rail_send_ack(s, peer, rail);
     return LH_OK;
 }
 
 /* Closes the local stream of a peer, which notifies this rank. */
-static void hang_up(lhi_rail_peer *p)
+static void close_local_stream(lhi_rail_peer *p)
 {
     if (p->fd >= 0)
         close(p->fd);
     p->fd = -1;
     p->given_up = true;
-    p->deaf = true;
+    p->stopped_receiving = true;
 }
 
-void lhi_rails_give_up(lhi_rails *s, uint32_t peer, const char *why)
+void lhi_rails_fail_peer(lhi_rails *s, uint32_t peer, const char *why)
 {
     lhi_failure_set(s->failure, peer, why);
     /* The closed stream wakes this rank, which informs the others. */
     for (uint32_t i = 0; i < s->n_ranks; i++)
         if (i != s->rank && (i == peer || peer == s->rank))
-            hang_up(&s->peers[i]);
+            close_local_stream(&s->peers[i]);
 }
 
 /* ---- writing ---- */
 
 /* Prepares the rail's next frame; `g`: its payload, NULL: none. */
-static void load(const lhi_rails *s, uint32_t peer, uint32_t rail,
+static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
                  lhi_segment *g)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -162,24 +162,24 @@ static void load(const lhi_rails *s, uint32_t peer, uint32_t rail,
     if (g) {
         h.number = g->number;
         h.size = g->size;
-        g->waits = false;
-        g->in_hands = true;
+        g->waiting = false;
+        g->being_written = true;
         g->rail = rail;
     }
     lhi_rail_head_write(&h, r->out_head);
-    lhi_seal_begin(r->seals_out, LHI_SEAL_HEADER);
-    lhi_seal_add(r->seals_out, r->out_head, LHI_RAIL_HEAD);
-    lhi_seal_end(r->seals_out, r->out_head + LHI_RAIL_HEAD);
+    lhi_frame_mac_begin(r->seals_out, LHI_FRAME_MAC_HEADER);
+    lhi_frame_mac_add(r->seals_out, r->out_head, LHI_RAIL_HEAD);
+    lhi_frame_mac_end(r->seals_out, r->out_head + LHI_RAIL_HEAD);
     if (h.size) {
-        lhi_seal_begin(r->seals_out, LHI_SEAL_PAYLOAD);
-        lhi_seal_add(r->seals_out, g->bytes, g->size);
-        lhi_seal_end(r->seals_out, r->out_tail);
+        lhi_frame_mac_begin(r->seals_out, LHI_FRAME_MAC_PAYLOAD);
+        lhi_frame_mac_add(r->seals_out, g->bytes, g->size);
+        lhi_frame_mac_end(r->seals_out, r->out_tail);
     }
     r->out = g;
     r->out_sent = 0;
-    r->out_size = head_bytes + h.size + (h.size ? LHI_SEAL_BYTES : 0);
-    r->writes = true;
-    p->owes = false;
+    r->out_size = head_bytes + h.size + (h.size ? LHI_FRAME_MAC_BYTES : 0);
+    r->writing = true;
+    p->owes_ack = false;
 }
 
 static struct iovec part(unsigned char *bytes, size_t size, size_t done)
@@ -207,23 +207,23 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            r->has_room = false;
+            r->writable = false;
             /* A lost connection is detected by reading. */
             return false;
         }
         r->out_sent += (size_t)n;
-        r->spoke_ns = lhi_now_ns();
+        r->last_output_ns = lhi_now_ns();
     }
     lhi_segment *g = r->out;
-    r->writes = false;
+    r->writing = false;
     r->out = NULL;
     if (!g)
         return true;
-    lhi_rails_count(&s->seen.sent[rail], g->size);
-    if (g->again)
-        lhi_rails_count(&s->seen.n_again, 1);
-    g->in_hands = false;
-    if (g->let_go)
+    lhi_rails_add_statistic(&s->statistics.sent[rail], g->size);
+    if (g->retransmission)
+        lhi_rails_add_statistic(&s->statistics.n_retransmitted, 1);
+    g->being_written = false;
+    if (g->free_after_write)
         free(g);
     return true;
 }
@@ -231,13 +231,13 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
 /* Returns the next segment to send; NULL: none. */
 static lhi_segment *next_waiting(lhi_rail_peer *p)
 {
-    for (; p->n_waiting > 0 && p->look_from < p->next; p->look_from++) {
-        lhi_segment *g = *place(p->sent, p->look_from);
-        if (!g->waits)
+    for (; p->n_waiting > 0 && p->first_waiting < p->next; p->first_waiting++) {
+        lhi_segment *g = *ring_entry(p->sent, p->first_waiting);
+        if (!g->waiting)
             continue;
         /* The rail that had the segment may still be writing it. */
         p->n_waiting--;
-        p->look_from++;
+        p->first_waiting++;
         return g;
     }
     return NULL;
@@ -245,92 +245,92 @@ static lhi_segment *next_waiting(lhi_rail_peer *p)
 
 bool lhi_rail_has_work(const lhi_rail_peer *p, const lhi_rail *r)
 {
-    return r->state == LHI_RAIL_UP && (r->writes || p->n_waiting > 0);
+    return r->state == LHI_RAIL_UP && (r->writing || p->n_waiting > 0);
 }
 
 /* Returns the idle rail with the most recent input, as the most reliable one
  * for acknowledgements. */
-static uint32_t liveliest(const lhi_rails *s, const lhi_rail_peer *p)
+static uint32_t find_ack_rail(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t best = UINT32_MAX;
     for (uint32_t k = 0; k < s->n_rails; k++) {
         const lhi_rail *r = &p->rails[k];
-        if (r->state == LHI_RAIL_UP && !r->writes &&
-            (best == UINT32_MAX || r->heard_ns > p->rails[best].heard_ns))
+        if (r->state == LHI_RAIL_UP && !r->writing &&
+            (best == UINT32_MAX || r->last_input_ns > p->rails[best].last_input_ns))
             best = k;
     }
     return best;
 }
 
-void lhi_rail_push(lhi_rails *s, uint32_t peer)
+void lhi_rail_send_segments(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
     bool any = true;
     for (uint32_t k = 0; k < s->n_rails; k++)
-        if (p->rails[k].writes && p->rails[k].has_room)
+        if (p->rails[k].writing && p->rails[k].writable)
             write_frame(s, peer, k);
     while (any && p->n_waiting > 0) {
         any = false;
         for (uint32_t i = 0; i < s->n_rails && p->n_waiting > 0; i++) {
-            uint32_t k = (p->turn + i) % s->n_rails;
+            uint32_t k = (p->next_rail + i) % s->n_rails;
             lhi_rail *r = &p->rails[k];
-            if (r->state != LHI_RAIL_UP || r->writes || !r->has_room)
+            if (r->state != LHI_RAIL_UP || r->writing || !r->writable)
                 continue;
             lhi_segment *g = next_waiting(p);
             if (!g)
                 break;
-            load(s, peer, k, g);
+            prepare_frame(s, peer, k, g);
             write_frame(s, peer, k);
-            p->turn = k + 1;
+            p->next_rail = k + 1;
             any = true;
             break;
         }
     }
-    uint32_t k = p->owes ? liveliest(s, p) : UINT32_MAX;
+    uint32_t k = p->owes_ack ? find_ack_rail(s, p) : UINT32_MAX;
     if (k != UINT32_MAX)
-        lhi_rail_say(s, peer, k);
+        lhi_rail_send_ack(s, peer, k);
 }
 
-void lhi_rail_say(lhi_rails *s, uint32_t peer, uint32_t rail)
+void lhi_rail_send_ack(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
-    if (s->peers[peer].rails[rail].writes)
+    if (s->peers[peer].rails[rail].writing)
         return;
-    load(s, peer, rail, NULL);
+    prepare_frame(s, peer, rail, NULL);
     write_frame(s, peer, rail);
 }
 
 /* ---- reading ---- */
 
 /* Releases the segments before `number`, which the peer has acknowledged. */
-static lh_status forget_until(lhi_rails *s, lhi_rail_peer *p, uint64_t number,
+static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p, uint64_t number,
                               lh_error *err)
 {
     (void)s;
     if (number > p->next)
         return lhi_fail(err, LH_EIO, "it acknowledges what was not sent");
     if (number > p->acknowledged)
-        p->moved_ns = lhi_now_ns();
+        p->last_progress_ns = lhi_now_ns();
     for (; p->acknowledged < number; p->acknowledged++) {
-        lhi_segment **at = place(p->sent, p->acknowledged), *g = *at;
+        lhi_segment **at = ring_entry(p->sent, p->acknowledged), *g = *at;
         *at = NULL;
-        p->n_waiting -= g->waits;
-        g->let_go = true;
-        if (!g->in_hands)
+        p->n_waiting -= g->waiting;
+        g->free_after_write = true;
+        if (!g->being_written)
             free(g);
     }
-    if (p->look_from < p->acknowledged)
-        p->look_from = p->acknowledged;
+    if (p->first_waiting < p->acknowledged)
+        p->first_waiting = p->acknowledged;
     return LH_OK;
 }
 
 /* Handles an authenticated frame header. */
-static lh_status begin_in(lhi_rails *s, uint32_t peer, lhi_rail *r,
+static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
                           lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
     LHI_TRY(lhi_rail_head_read(r->in_head, &r->in_frame, err));
     const lhi_rail_head *h = &r->in_frame;
-    LHI_TRY(forget_until(s, p, h->acknowledged, err));
+    LHI_TRY(release_acknowledged(s, p, h->acknowledged, err));
     if (h->kind != LHI_RAIL_SEGMENT)
         return LH_OK;
     if (h->number >= p->expected + LHI_RAIL_WINDOW)
@@ -343,25 +343,25 @@ static lh_status begin_in(lhi_rails *s, uint32_t peer, lhi_rail *r,
 }
 
 /* Handles a complete, authenticated frame. */
-static lh_status end_in(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
+static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_segment *g = r->in;
-    r->heard_ns = p->heard_ns = lhi_now_ns();
+    r->last_input_ns = p->last_input_ns = lhi_now_ns();
     r->in = NULL;
     r->in_got = 0;
     if (!g)
         return LH_OK;
-    p->owes = true;
-    if (!p->came)
-        p->came = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
-    if (!p->came) {
+    p->owes_ack = true;
+    if (!p->received)
+        p->received = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
+    if (!p->received) {
         free(g);
         return lhi_fail_nomem(err);
     }
-    lhi_segment **at = place(p->came, g->number);
+    lhi_segment **at = ring_entry(p->received, g->number);
     if (g->number < p->expected || *at) {
-        lhi_rails_count(&s->seen.n_twice, 1);
+        lhi_rails_add_statistic(&s->statistics.n_duplicates, 1);
         free(g);
     } else {
         *at = g;
@@ -370,16 +370,16 @@ static lh_status end_in(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
 }
 
 /* Checks the MAC of a frame's part. */
-static bool is_sealed(lhi_rail *r, lhi_seal_part what, const void *bytes,
+static bool verify_mac(lhi_rail *r, lhi_frame_mac_part what, const void *bytes,
                       size_t n, const unsigned char *seal)
 {
-    lhi_seal_begin(r->seals_in, what);
-    lhi_seal_add(r->seals_in, bytes, n);
-    return lhi_seal_is(r->seals_in, seal);
+    lhi_frame_mac_begin(r->seals_in, what);
+    lhi_frame_mac_add(r->seals_in, bytes, n);
+    return lhi_frame_mac_verify(r->seals_in, seal);
 }
 
 /* Returns the destination of the frame's next bytes. */
-static unsigned char *wanted(lhi_rail *r, size_t *n)
+static unsigned char *next_destination(lhi_rail *r, size_t *n)
 {
     size_t at = r->in_got, size = r->in ? r->in->size : 0;
     if (at < head_bytes) {
@@ -392,29 +392,29 @@ static unsigned char *wanted(lhi_rail *r, size_t *n)
         return r->in->bytes + at;
     }
     at -= size;
-    *n = LHI_SEAL_BYTES - at;
+    *n = LHI_FRAME_MAC_BYTES - at;
     return r->in_tail + at;
 }
 
 /* Handles received bytes; checks MACs when they are complete. */
-static lh_status took(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
+static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
 {
     static const char broken[] = "its seal is broken";
     if (r->in_got < head_bytes)
         return LH_OK;
     if (r->in_got == head_bytes) {
-        if (!is_sealed(r, LHI_SEAL_HEADER, r->in_head, LHI_RAIL_HEAD,
+        if (!verify_mac(r, LHI_FRAME_MAC_HEADER, r->in_head, LHI_RAIL_HEAD,
                        r->in_head + LHI_RAIL_HEAD))
             return lhi_fail(err, LH_EIO, broken);
-        LHI_TRY(begin_in(s, peer, r, err));
-        return r->in_frame.size ? LH_OK : end_in(s, peer, r, err);
+        LHI_TRY(handle_header(s, peer, r, err));
+        return r->in_frame.size ? LH_OK : handle_frame(s, peer, r, err);
     }
     /* Duplicate segments are dropped only when complete. */
-    if (r->in_got < head_bytes + r->in->size + LHI_SEAL_BYTES)
+    if (r->in_got < head_bytes + r->in->size + LHI_FRAME_MAC_BYTES)
         return LH_OK;
-    if (!is_sealed(r, LHI_SEAL_PAYLOAD, r->in->bytes, r->in->size, r->in_tail))
+    if (!verify_mac(r, LHI_FRAME_MAC_PAYLOAD, r->in->bytes, r->in->size, r->in_tail))
         return lhi_fail(err, LH_EIO, broken);
-    return end_in(s, peer, r, err);
+    return handle_frame(s, peer, r, err);
 }
 
 void lhi_rail_read(lhi_rails *s, uint32_t peer, uint32_t rail)
@@ -423,28 +423,28 @@ void lhi_rail_read(lhi_rails *s, uint32_t peer, uint32_t rail)
     lh_error err = {0};
     size_t done = 0;
     lh_status status = LH_OK;
-    while (status == LH_OK && done < 4 * LHI_RAIL_BYTES) {
+    while (status == LH_OK && done < 4 * LHI_RAIL_SEGMENT_BYTES) {
         size_t most;
-        unsigned char *into = wanted(r, &most);
+        unsigned char *into = next_destination(r, &most);
         ssize_t n = recv(r->fd, into, most, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (n <= 0) {
-            lhi_rail_drop(s, peer, rail, n < 0 ? errno : ECONNRESET);
+            lhi_rail_close(s, peer, rail, n < 0 ? errno : ECONNRESET);
             return;
         }
         /* Unauthenticated bytes keep a rail alive only briefly, since at most
          * one segment can precede its MAC. */
-        r->heard_ns = lhi_now_ns();
+        r->last_input_ns = lhi_now_ns();
         r->in_got += (size_t)n;
         done += (size_t)n;
-        status = took(s, peer, r, &err);
+        status = handle_bytes(s, peer, r, &err);
     }
     if (status == LH_OK)
         return;
     if (status == LH_ENOMEM)
-        lhi_rails_give_up(s, s->rank, err.text);
-    lhi_rail_drop(s, peer, rail, EPROTO);
+        lhi_rails_fail_peer(s, s->rank, err.text);
+    lhi_rail_close(s, peer, rail, EPROTO);
 }

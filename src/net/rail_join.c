@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CARD_BYTES = LHI_MOST_RAILS * LHI_ADDRESS_BYTES };
+enum { CARD_BYTES = LHI_MAX_RAILS * LHI_ADDRESS_BYTES };
 
 /* ---- address selection ---- */
 
@@ -28,7 +28,7 @@ static socklen_t size_of(const struct sockaddr *a)
 }
 
 /* Returns an address's bytes and its length in bits. */
-static const unsigned char *bits_of(const struct sockaddr_storage *a,
+static const unsigned char *address_bits(const struct sockaddr_storage *a,
                                     unsigned *n)
 {
     *n = a->ss_family == AF_INET ? 32 : 128;
@@ -42,11 +42,11 @@ static const unsigned char *bits_of(const struct sockaddr_storage *a,
 }
 
 /* Checks whether two addresses share a prefix of `bits` bits. */
-static bool begin_alike(const struct sockaddr_storage *a,
+static bool have_common_prefix(const struct sockaddr_storage *a,
                         const struct sockaddr_storage *b, unsigned bits)
 {
     unsigned n, m;
-    const unsigned char *x = bits_of(a, &n), *y = bits_of(b, &m);
+    const unsigned char *x = address_bits(a, &n), *y = address_bits(b, &m);
     if (n != m || memcmp(x, y, bits / 8) != 0)
         return false;
     unsigned char mask = (unsigned char)(0xff00u >> bits % 8);
@@ -79,7 +79,7 @@ static bool parse_network(const char *text, struct sockaddr_storage *out,
     unsigned long n = strtoul(slash + 1, &end, 10);
     if (!parse_address(address, out) || end == slash + 1 || *end)
         return false;
-    bits_of(out, &most);
+    address_bits(out, &most);
     *bits = (unsigned)n;
     return n <= most;
 }
@@ -98,12 +98,12 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
                              i->ifa_addr->sa_family != AF_INET6))
             continue;
         memcpy(&a, i->ifa_addr, size_of(i->ifa_addr));
-        const unsigned char *b = bits_of(&a, &(unsigned){0});
+        const unsigned char *b = address_bits(&a, &(unsigned){0});
         /* Link-local addresses need a scope, which the wire format lacks. */
         if (a.ss_family == AF_INET6 && b[0] == 0xfe && (b[1] & 0xc0) == 0x80)
             continue;
         found = interface ? strcmp(i->ifa_name, interface) == 0
-                          : begin_alike(&a, net, bits);
+                          : have_common_prefix(&a, net, bits);
         if (found)
             *out = a;
     }
@@ -113,10 +113,10 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
 
 /* Checks for addresses that identify no single host: 0.0.0.0, ::, multicast and
  * broadcast. */
-static bool is_of_no_host(const struct sockaddr_storage *a)
+static bool is_not_unicast(const struct sockaddr_storage *a)
 {
     unsigned n;
-    const unsigned char *bytes = bits_of(a, &n);
+    const unsigned char *bytes = address_bits(a, &n);
     bool any = true, is_v4 = a->ss_family == AF_INET;
     for (unsigned i = 0; i < n / 8; i++)
         any = any && bytes[i] == 0;
@@ -129,7 +129,7 @@ static lh_status find_address(const char *text, struct sockaddr_storage *out,
 {
     struct sockaddr_storage net;
     unsigned bits;
-    if (parse_address(text, out) && is_of_no_host(out))
+    if (parse_address(text, out) && is_not_unicast(out))
         return lhi_fail(err, LH_EINVAL,
                         "%s is no address of one host, by which others could "
                         "reach this one; give that, or an interface",
@@ -159,18 +159,18 @@ typedef struct joining {
     const unsigned char *keys;
     int *fds;
     unsigned char job[32];
-    int listeners[LHI_MOST_RAILS];
+    int listeners[LHI_MAX_RAILS];
     unsigned char *addresses;
-} joining;
+} rail_setup;
 
-static unsigned char *address_at(const joining *j, uint32_t rank, uint32_t k)
+static unsigned char *address_at(const rail_setup *j, uint32_t rank, uint32_t k)
 {
     return j->addresses +
            ((size_t)rank * j->o->n_rails + k) * LHI_ADDRESS_BYTES;
 }
 
 /* Listens on every rail's address. */
-static lh_status listen_at_all(joining *j, lh_error *err)
+static lh_status listen_on_rails(rail_setup *j, lh_error *err)
 {
     for (uint32_t k = 0; k < j->o->n_rails; k++) {
         struct sockaddr_storage a;
@@ -199,7 +199,7 @@ static lh_status listen_at_all(joining *j, lh_error *err)
 
 /* Computes the proof for an address record from one rank to another, on their
  * connection from joining. */
-static void prove(const joining *j, uint32_t from, uint32_t to,
+static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
                   const unsigned char *card, size_t size,
                   unsigned char out[LHI_MAC_BYTES])
 {
@@ -207,25 +207,25 @@ static void prove(const joining *j, uint32_t from, uint32_t to,
     lhi_handshake shake = {
         .client = from, .server = to, .n_ranks = j->o->n_ranks};
     memcpy(shake.job, j->job, sizeof shake.job);
-    lhi_prove(j->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES, "rails",
+    lhi_handshake_compute_mac(j->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES, "rails",
               &shake, card, size, out);
 }
 
 /* Sends this rank's rail addresses to a peer. */
-static lh_status tell(const joining *j, uint32_t peer, lh_error *err)
+static lh_status send_addresses(const rail_setup *j, uint32_t peer, lh_error *err)
 {
-    unsigned char bytes[LHI_HELLO_BYTES + CARD_BYTES];
+    unsigned char bytes[LHI_HANDSHAKE_BYTES + CARD_BYTES];
     const unsigned char *card = address_at(j, j->o->rank, 0);
     size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
-    lhi_hello h = {.kind = LHI_HELLO_RAILS,
+    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_RAILS,
                    .rank = j->o->rank,
                    .n_ranks = j->o->n_ranks,
                    .more = (uint32_t)size};
     memcpy(h.job, j->job, sizeof h.job);
-    prove(j, j->o->rank, peer, card, size, h.mac);
-    lhi_hello_write(&h, bytes);
-    memcpy(bytes + LHI_HELLO_BYTES, card, size);
-    if (lhi_send_now(j->fds[peer], bytes, LHI_HELLO_BYTES + size))
+    compute_proof(j, j->o->rank, peer, card, size, h.mac);
+    lhi_handshake_write(&h, bytes);
+    memcpy(bytes + LHI_HANDSHAKE_BYTES, card, size);
+    if (lhi_send_now(j->fds[peer], bytes, LHI_HANDSHAKE_BYTES + size))
         return LH_OK;
     return lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", peer,
                     strerror(errno));
@@ -253,50 +253,50 @@ static bool read_until(int fd, unsigned char *bytes, size_t size,
 }
 
 /* Receives a peer's rail addresses and checks their proof. */
-static lh_status hear(const joining *j, uint32_t peer, int64_t until_ns,
+static lh_status receive_addresses(const rail_setup *j, uint32_t peer, int64_t until_ns,
                       lh_error *err)
 {
-    unsigned char bytes[LHI_HELLO_BYTES], mac[LHI_MAC_BYTES];
+    unsigned char bytes[LHI_HANDSHAKE_BYTES], mac[LHI_MAC_BYTES];
     unsigned char *card = address_at(j, peer, 0);
     size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
-    lhi_hello h;
+    lhi_handshake_message h;
     lh_error e = {0};
     if (!read_until(j->fds[peer], bytes, sizeof bytes, until_ns))
         return lhi_fail(err, LH_EIO, "rank %u does not say where its rails are",
                         peer);
-    if (lhi_hello_read(bytes, &h, &e) != LH_OK)
+    if (lhi_handshake_read(bytes, &h, &e) != LH_OK)
         return lhi_fail(err, LH_EIO, "rank %u: %s", peer, e.text);
-    if (h.kind != LHI_HELLO_RAILS || h.rank != peer || h.more != size)
+    if (h.kind != LHI_HANDSHAKE_RAILS || h.rank != peer || h.more != size)
         return lhi_fail(err, LH_EIO,
                         "rank %u has other rails than the %u of rank %u", peer,
                         j->o->n_rails, j->o->rank);
     if (!read_until(j->fds[peer], card, size, until_ns))
         return lhi_fail(err, LH_EIO, "rank %u does not say where its rails are",
                         peer);
-    prove(j, peer, j->o->rank, card, size, mac);
-    return lhi_mac_is(mac, h.mac)
+    compute_proof(j, peer, j->o->rank, card, size, mac);
+    return lhi_mac_equals(mac, h.mac)
                ? LH_OK
                : lhi_fail(err, LH_EIO,
                           "rank %u: where its rails are was changed", peer);
 }
 
 /* Exchanges rail addresses with all peers. */
-static lh_status exchange(const joining *j, lh_error *err)
+static lh_status exchange(const rail_setup *j, lh_error *err)
 {
-    int64_t until_ns = lhi_now_ns() + LHI_RAILS_JOIN_NS;
+    int64_t until_ns = lhi_now_ns() + LHI_RAILS_CONNECT_TIMEOUT_NS;
     for (uint32_t i = 0; i < j->o->n_ranks; i++)
         if (i != j->o->rank)
-            LHI_TRY(tell(j, i, err));
+            LHI_TRY(send_addresses(j, i, err));
     for (uint32_t i = 0; i < j->o->n_ranks; i++)
         if (i != j->o->rank)
-            LHI_TRY(hear(j, i, until_ns, err));
+            LHI_TRY(receive_addresses(j, i, until_ns, err));
     return LH_OK;
 }
 
-static lh_status open_rails(joining *j, lhi_failure *failure, int *streams,
+static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
                             lhi_rails **out, lh_error *err)
 {
-    LHI_TRY(listen_at_all(j, err));
+    LHI_TRY(listen_on_rails(j, err));
     LHI_TRY(exchange(j, err));
     lhi_rails_options o = {.rank = j->o->rank,
                            .n_ranks = j->o->n_ranks,
@@ -304,20 +304,20 @@ static lh_status open_rails(joining *j, lhi_failure *failure, int *streams,
                            .listeners = j->listeners,
                            .addresses = j->addresses,
                            .keys = j->keys,
-                           .gone_ns = j->o->silence_ns,
+                           .timeout_ns = j->o->silence_ns,
                            .failure = failure};
     memcpy(o.job, j->job, sizeof o.job);
     return lhi_rails_open(&o, out, streams, err);
 }
 
-lh_status lhi_rails_join(const lhi_tcp_options *o, const unsigned char *keys,
+lh_status lhi_rails_setup(const lhi_tcp_options *o, const unsigned char *keys,
                          lhi_failure *failure, int *fds, lhi_rails **out,
                          lh_error *err)
 {
-    joining j = {.o = o, .keys = keys, .fds = fds};
-    for (uint32_t k = 0; k < LHI_MOST_RAILS; k++)
+    rail_setup j = {.o = o, .keys = keys, .fds = fds};
+    for (uint32_t k = 0; k < LHI_MAX_RAILS; k++)
         j.listeners[k] = -1;
-    lhi_job_digest(o->job ? o->job : "", j.job);
+    lhi_compute_job_digest(o->job ? o->job : "", j.job);
     j.addresses = calloc((size_t)o->n_ranks * o->n_rails, LHI_ADDRESS_BYTES);
     int *streams = malloc(o->n_ranks * sizeof *streams);
     lh_status status = j.addresses && streams
@@ -328,7 +328,7 @@ lh_status lhi_rails_join(const lhi_tcp_options *o, const unsigned char *keys,
             close(fds[i]);
         fds[i] = streams[i];
     }
-    for (uint32_t k = 0; k < LHI_MOST_RAILS && status != LH_OK; k++)
+    for (uint32_t k = 0; k < LHI_MAX_RAILS && status != LH_OK; k++)
         if (j.listeners[k] >= 0)
             close(j.listeners[k]);
     free(j.addresses);

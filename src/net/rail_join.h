@@ -10,7 +10,7 @@
  * connections from joining (fds[i], -1 at its own) and their keys. LH_OK:
  * fds[i] is now its end of the stream to rank i and the connection is closed;
  * otherwise nothing has changed. */
-lh_status lhi_rails_join(const lhi_tcp_options *options,
+lh_status lhi_rails_setup(const lhi_tcp_options *options,
                          const unsigned char *keys, lhi_failure *failure,
                          int *fds, lhi_rails **out, lh_error *err);
 

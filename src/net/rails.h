@@ -21,17 +21,17 @@
 #include "net/net_own.h"
 
 enum {
-    LHI_RAIL_BYTES = 64 << 10, /* maximum segment size */
+    LHI_RAIL_SEGMENT_BYTES = 64 << 10, /* maximum segment size */
     LHI_RAIL_WINDOW = 1024     /* maximum unacknowledged segments */
 };
 
 /* Silence after which a rail is lost; longer for links whose round trip exceeds
  * a quarter of it. */
-#define LHI_RAIL_SILENT_NS INT64_C(300000000)
+#define LHI_RAIL_TIMEOUT_NS INT64_C(300000000)
 /* Time without any rail to a peer after which the run ends. */
-#define LHI_RAILS_GONE_NS INT64_C(10000000000)
+#define LHI_RAILS_TIMEOUT_NS INT64_C(10000000000)
 /* Timeout for all rails to connect, once the ranks have joined. */
-#define LHI_RAILS_JOIN_NS INT64_C(6000000000)
+#define LHI_RAILS_CONNECT_TIMEOUT_NS INT64_C(6000000000)
 
 typedef struct lhi_rails lhi_rails;
 
@@ -46,7 +46,7 @@ typedef struct lhi_rails_options {
      * LHI_MAC_BYTES. */
     const unsigned char *keys;
     unsigned char job[32]; /* digest of the job's name */
-    int64_t gone_ns;       /* time without rails before the run ends; 0: 10 s */
+    int64_t timeout_ns;       /* time without rails before the run ends; 0: 10 s */
     lhi_failure *failure;  /* the run's; outlives the rails */
 } lhi_rails_options;
 
@@ -64,16 +64,16 @@ void lhi_rails_close(lhi_rails *rails);
 /* Returns the next notice for the user about lost or restored rails, as a
  * sentence; false: no new notice. Only the connecting end of a rail has
  * notices. */
-bool lhi_rails_tell(lhi_rails *rails, char *text, size_t room);
+bool lhi_rails_read_notice(lhi_rails *rails, char *text, size_t room);
 
 /* Statistics of the rails. */
-typedef struct lhi_rails_seen {
-    uint64_t n_lost, n_back;       /* connections lost, connections restored */
-    uint64_t n_again, n_twice;     /* segments retransmitted, duplicates
+typedef struct lhi_rails_statistics {
+    uint64_t n_lost, n_restored;       /* connections lost, connections restored */
+    uint64_t n_retransmitted, n_duplicates;     /* segments retransmitted, duplicates
                                     * received */
-    uint64_t sent[LHI_MOST_RAILS]; /* segment bytes per rail */
-} lhi_rails_seen;
+    uint64_t sent[LHI_MAX_RAILS]; /* segment bytes per rail */
+} lhi_rails_statistics;
 /* Returns the current statistics. */
-void lhi_rails_look(const lhi_rails *rails, lhi_rails_seen *out);
+void lhi_rails_read_statistics(const lhi_rails *rails, lhi_rails_statistics *out);
 
 #endif

@@ -12,30 +12,30 @@
 #include <openssl/evp.h>
 
 /* MAC state for one direction. */
-struct lhi_seal {
+struct lhi_frame_mac {
     EVP_CIPHER_CTX *cipher;
     uint64_t n_frames;    /* frames begun */
     bool upwards, broken; /* broken: a call failed, all MACs are invalid */
 };
 
-lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
-                        bool upwards, lhi_seal **out, lh_error *err)
+lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
+                        bool upwards, lhi_frame_mac **out, lh_error *err)
 {
-    lhi_seal *s = calloc(1, sizeof *s);
+    lhi_frame_mac *s = calloc(1, sizeof *s);
     if (!s)
         return lhi_fail_nomem(err);
     s->upwards = upwards;
     s->cipher = EVP_CIPHER_CTX_new();
     if (!s->cipher ||
         !EVP_EncryptInit_ex(s->cipher, EVP_aes_256_gcm(), NULL, key, NULL)) {
-        lhi_seal_free(s);
+        lhi_frame_mac_free(s);
         return lhi_fail_nomem(err);
     }
     *out = s;
     return LH_OK;
 }
 
-void lhi_seal_free(lhi_seal *s)
+void lhi_frame_mac_free(lhi_frame_mac *s)
 {
     if (!s)
         return;
@@ -43,18 +43,18 @@ void lhi_seal_free(lhi_seal *s)
     free(s);
 }
 
-void lhi_seal_begin(lhi_seal *s, lhi_seal_part part)
+void lhi_frame_mac_begin(lhi_frame_mac *s, lhi_frame_mac_part part)
 {
     unsigned char nonce[12] = {0};
-    s->n_frames += part == LHI_SEAL_HEADER;
-    lhi_put_bytes(nonce, 8, s->n_frames);
+    s->n_frames += part == LHI_FRAME_MAC_HEADER;
+    lhi_store_little_endian(nonce, 8, s->n_frames);
     nonce[8] = (unsigned char)part;
     nonce[9] = s->upwards;
     if (!EVP_EncryptInit_ex(s->cipher, NULL, NULL, NULL, nonce))
         s->broken = true;
 }
 
-void lhi_seal_add(lhi_seal *s, const void *bytes, size_t n)
+void lhi_frame_mac_add(lhi_frame_mac *s, const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
     for (size_t done = 0; done < n;) {
@@ -66,28 +66,28 @@ void lhi_seal_add(lhi_seal *s, const void *bytes, size_t n)
     }
 }
 
-void lhi_seal_end(lhi_seal *s, unsigned char out[LHI_SEAL_BYTES])
+void lhi_frame_mac_end(lhi_frame_mac *s, unsigned char out[LHI_FRAME_MAC_BYTES])
 {
     unsigned char none[16];
     int n = 0;
-    memset(out, 0, LHI_SEAL_BYTES);
+    memset(out, 0, LHI_FRAME_MAC_BYTES);
     if (!EVP_EncryptFinal_ex(s->cipher, none, &n) ||
-        !EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_GET_TAG, LHI_SEAL_BYTES,
+        !EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_GET_TAG, LHI_FRAME_MAC_BYTES,
                              out))
         s->broken = true;
 }
 
-bool lhi_seal_is(lhi_seal *s, const unsigned char is[LHI_SEAL_BYTES])
+bool lhi_frame_mac_verify(lhi_frame_mac *s, const unsigned char is[LHI_FRAME_MAC_BYTES])
 {
-    unsigned char own[LHI_SEAL_BYTES];
-    lhi_seal_end(s, own);
+    unsigned char own[LHI_FRAME_MAC_BYTES];
+    lhi_frame_mac_end(s, own);
     return !s->broken && CRYPTO_memcmp(own, is, sizeof own) == 0;
 }
 
 #else
 
-lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
-                        bool upwards, lhi_seal **out, lh_error *err)
+lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
+                        bool upwards, lhi_frame_mac **out, lh_error *err)
 {
     (void)key, (void)upwards, (void)out;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -95,28 +95,28 @@ lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
 }
 
 /* Without OpenSSL no state exists. */
-void lhi_seal_free(lhi_seal *seal)
+void lhi_frame_mac_free(lhi_frame_mac *seal)
 {
     (void)seal;
 }
 
-void lhi_seal_begin(lhi_seal *seal, lhi_seal_part part)
+void lhi_frame_mac_begin(lhi_frame_mac *seal, lhi_frame_mac_part part)
 {
     (void)seal, (void)part;
 }
 
-void lhi_seal_add(lhi_seal *seal, const void *bytes, size_t n)
+void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n)
 {
     (void)seal, (void)bytes, (void)n;
 }
 
-void lhi_seal_end(lhi_seal *seal, unsigned char out[LHI_SEAL_BYTES])
+void lhi_frame_mac_end(lhi_frame_mac *seal, unsigned char out[LHI_FRAME_MAC_BYTES])
 {
     (void)seal;
-    memset(out, 0, LHI_SEAL_BYTES);
+    memset(out, 0, LHI_FRAME_MAC_BYTES);
 }
 
-bool lhi_seal_is(lhi_seal *seal, const unsigned char is[LHI_SEAL_BYTES])
+bool lhi_frame_mac_verify(lhi_frame_mac *seal, const unsigned char is[LHI_FRAME_MAC_BYTES])
 {
     (void)seal, (void)is;
     return false;

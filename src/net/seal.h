@@ -12,31 +12,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LHI_SEAL_BYTES = 16, LHI_SEAL_KEY_BYTES = 32 };
+enum { LHI_FRAME_MAC_BYTES = 16, LHI_FRAME_MAC_KEY_BYTES = 32 };
 
-typedef struct lhi_seal lhi_seal; /* one direction of a connection */
+typedef struct lhi_frame_mac lhi_frame_mac; /* one direction of a connection */
 
 /* Creates the MAC state for one direction; `upwards`: from the lower to the
  * higher rank. LH_EUNSUPPORTED: this build has no OpenSSL. */
-lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
-                        bool upwards, lhi_seal **out, lh_error *err);
-void lhi_seal_free(lhi_seal *seal); /* NULL is allowed */
+lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
+                        bool upwards, lhi_frame_mac **out, lh_error *err);
+void lhi_frame_mac_free(lhi_frame_mac *seal); /* NULL is allowed */
 
 /* Parts of a frame. */
-typedef enum lhi_seal_part {
-    LHI_SEAL_HEADER, /* starts the next frame */
-    LHI_SEAL_PAYLOAD,
-    LHI_SEAL_VOID /* instead of the payload's: the sender cancelled it */
-} lhi_seal_part;
+typedef enum lhi_frame_mac_part {
+    LHI_FRAME_MAC_HEADER, /* starts the next frame */
+    LHI_FRAME_MAC_PAYLOAD,
+    LHI_FRAME_MAC_VOID /* instead of the payload's: the sender cancelled it */
+} lhi_frame_mac_part;
 
 /* Starts the MAC of a frame's part. It covers the bytes added until
  * lhi_frame_mac_end(). */
-void lhi_seal_begin(lhi_seal *seal, lhi_seal_part part);
+void lhi_frame_mac_begin(lhi_frame_mac *seal, lhi_frame_mac_part part);
 /* Adds bytes to the MAC. */
-void lhi_seal_add(lhi_seal *seal, const void *bytes, size_t n);
+void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n);
 /* Ends the MAC and returns it. */
-void lhi_seal_end(lhi_seal *seal, unsigned char out[LHI_SEAL_BYTES]);
+void lhi_frame_mac_end(lhi_frame_mac *seal, unsigned char out[LHI_FRAME_MAC_BYTES]);
 /* Ends the MAC and compares it with the received one. */
-bool lhi_seal_is(lhi_seal *seal, const unsigned char is[LHI_SEAL_BYTES]);
+bool lhi_frame_mac_verify(lhi_frame_mac *seal, const unsigned char is[LHI_FRAME_MAC_BYTES]);
 
 #endif

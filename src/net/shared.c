@@ -21,7 +21,7 @@ typedef struct share_head {
 } share_head;
 
 /* A mapped table. */
-struct lhi_shared {
+struct lhi_shared_links {
     int fd;
     void *map;
     size_t bytes, offset;
@@ -34,7 +34,7 @@ static size_t head_bytes(uint32_t n_links)
 }
 
 /* Maps the file. */
-static lh_status map_shared(lhi_shared *s, uint32_t n_links, lh_error *err)
+static lh_status map_shared(lhi_shared_links *s, uint32_t n_links, lh_error *err)
 {
     s->offset = head_bytes(n_links);
     s->bytes = s->offset + lhi_links_bytes(n_links);
@@ -47,19 +47,19 @@ static lh_status map_shared(lhi_shared *s, uint32_t n_links, lh_error *err)
                     strerror(errno));
 }
 
-lhi_links *lhi_shared_table(const lhi_shared *s)
+lhi_links *lhi_shared_links_table(const lhi_shared_links *s)
 {
     return s && s->map ? (lhi_links *)(void *)((char *)s->map + s->offset)
                        : NULL;
 }
 
 /* Creates and initialises the file on rank 0. */
-static lh_status share_links(lhi_shared *s, uint32_t n_links,
+static lh_status share_links(lhi_shared_links *s, uint32_t n_links,
                              const lhi_net_link *links,
-                             unsigned char extra[LHI_SHARE_BYTES],
+                             unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
                              lh_error *err)
 {
-    lhi_link_share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
+    lhi_shared_links_location what = {.pid = (uint32_t)getpid(), .n_links = n_links};
     /* An unnamed file, so nothing remains in any case. */
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
     off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
@@ -72,25 +72,25 @@ static lh_status share_links(lhi_shared *s, uint32_t n_links,
     memcpy(head->cookie, what.cookie, sizeof head->cookie);
     memcpy(head->links, links, n_links * sizeof *links);
     what.fd = (uint32_t)s->fd;
-    lhi_link_share_write(&what, extra);
-    return lhi_links_init(lhi_shared_table(s), n_links, links, err);
+    lhi_shared_links_location_write(&what, extra);
+    return lhi_links_init(lhi_shared_links_table(s), n_links, links, err);
 }
 
 /* Checks whether two links have equal parameters. */
-static bool alike(const lhi_net_link *a, const lhi_net_link *b)
+static bool are_equal(const lhi_net_link *a, const lhi_net_link *b)
 {
     return a->latency_ns == b->latency_ns && a->transfer_ns == b->transfer_ns &&
            memcmp(&a->ns_per_byte, &b->ns_per_byte, sizeof(double)) == 0;
 }
 
 /* Maps rank 0's file and checks its cookie and links. */
-static lh_status find_shared(lhi_shared *s, uint32_t n_links,
+static lh_status find_shared(lhi_shared_links *s, uint32_t n_links,
                              const lhi_net_link *links,
-                             const unsigned char extra[LHI_SHARE_BYTES],
+                             const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
                              lh_error *err)
 {
-    lhi_link_share what;
-    LHI_TRY(lhi_link_share_read(extra, &what, err));
+    lhi_shared_links_location what;
+    LHI_TRY(lhi_shared_links_location_read(extra, &what, err));
     if (what.n_links != n_links)
         return lhi_fail(err, LH_EINVAL,
                         "rank 0 emulates %u links, this rank %u", what.n_links,
@@ -115,14 +115,14 @@ static lh_status find_shared(lhi_shared *s, uint32_t n_links,
                         "host as one user");
     share_head *head = s->map;
     for (uint32_t i = 0; i < n_links; i++)
-        if (!alike(&head->links[i], &links[i]))
+        if (!are_equal(&head->links[i], &links[i]))
             return lhi_fail(err, LH_EINVAL,
                             "rank 0 emulates another link %u than this rank",
                             i);
     return LH_OK;
 }
 
-void lhi_shared_free(lhi_shared *s)
+void lhi_shared_links_free(lhi_shared_links *s)
 {
     if (!s)
         return;
@@ -133,9 +133,9 @@ void lhi_shared_free(lhi_shared *s)
     free(s);
 }
 
-static lhi_shared *empty(lh_error *err)
+static lhi_shared_links *alloc_empty(lh_error *err)
 {
-    lhi_shared *s = calloc(1, sizeof *s);
+    lhi_shared_links *s = calloc(1, sizeof *s);
     if (!s)
         lhi_fail_nomem(err);
     else
@@ -143,12 +143,12 @@ static lhi_shared *empty(lh_error *err)
     return s;
 }
 
-lh_status lhi_shared_make(uint32_t n_links, const lhi_net_link *links,
-                          unsigned char extra[LHI_SHARE_BYTES],
-                          lhi_shared **out, lh_error *err)
+lh_status lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
+                          unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+                          lhi_shared_links **out, lh_error *err)
 {
-    memset(extra, 0, LHI_SHARE_BYTES);
-    lhi_shared *s = empty(err);
+    memset(extra, 0, LHI_SHARED_LINKS_LOCATION_BYTES);
+    lhi_shared_links *s = alloc_empty(err);
     if (!s)
         return LH_ENOMEM;
     lh_status status =
@@ -156,21 +156,21 @@ lh_status lhi_shared_make(uint32_t n_links, const lhi_net_link *links,
     if (status == LH_OK)
         *out = s;
     else
-        lhi_shared_free(s);
+        lhi_shared_links_free(s);
     return status;
 }
 
-lh_status lhi_shared_find(uint32_t n_links, const lhi_net_link *links,
-                          const unsigned char extra[LHI_SHARE_BYTES],
-                          lhi_shared **out, lh_error *err)
+lh_status lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
+                          const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+                          lhi_shared_links **out, lh_error *err)
 {
-    lhi_shared *s = empty(err);
+    lhi_shared_links *s = alloc_empty(err);
     if (!s)
         return LH_ENOMEM;
     lh_status status = find_shared(s, n_links, links, extra, err);
     if (status == LH_OK)
         *out = s;
     else
-        lhi_shared_free(s);
+        lhi_shared_links_free(s);
     return status;
 }

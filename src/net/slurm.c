@@ -17,7 +17,7 @@ enum { FIRST_PORT = 20000, N_PORTS = 10000 };
 
 /* Parses the number in an environment variable; `ends` lists characters that
  * may follow it. */
-static bool number_of(const char *name, uint64_t most, const char *ends,
+static bool parse_number(const char *name, uint64_t most, const char *ends,
                       uint64_t *out)
 {
     const char *text = getenv(name);
@@ -35,32 +35,32 @@ static bool number_of(const char *name, uint64_t most, const char *ends,
 /* Checks that the process itself is a task of the Slurm step. Open MPI's and
  * Hydra's mpirun start their helpers by srun, so the Slurm variables may
  * describe a helper. */
-static bool is_of_step(void)
+static bool is_step_task(void)
 {
     uint64_t rank, n, pmi;
-    if (!number_of("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
-        !number_of("SLURM_STEP_NUM_TASKS", UINT32_MAX, NULL, &n) ||
+    if (!parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
+        !parse_number("SLURM_STEP_NUM_TASKS", UINT32_MAX, NULL, &n) ||
         getenv("OMPI_COMM_WORLD_SIZE"))
         return false;
-    return (!number_of("PMI_RANK", UINT32_MAX, NULL, &pmi) || pmi == rank) &&
-           (!number_of("PMI_SIZE", UINT32_MAX, NULL, &pmi) || pmi == n);
+    return (!parse_number("PMI_RANK", UINT32_MAX, NULL, &pmi) || pmi == rank) &&
+           (!parse_number("PMI_SIZE", UINT32_MAX, NULL, &pmi) || pmi == n);
 }
 
-bool lhi_slurm_launched(void)
+bool lhi_slurm_is_launched(void)
 {
-    return is_of_step() && (getenv("LONGHAUL_SECRET") || !lhi_mpi_launched());
+    return is_step_task() && (getenv("LONGHAUL_SECRET") || !lhi_mpi_is_launched());
 }
 
-bool lhi_slurm_leads(void)
+bool lhi_slurm_is_first_rank(void)
 {
     uint64_t rank;
-    return number_of("SLURM_PROCID", UINT32_MAX, NULL, &rank) && rank == 0;
+    return parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) && rank == 0;
 }
 
 lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
                                lh_error *err)
 {
-    char name[sizeof((lhi_slurm *)NULL)->host];
+    char name[sizeof((lhi_slurm_settings *)NULL)->host];
     size_t n = 0;
     const char *at = list;
     while (*at && *at != ',' && n < sizeof name) {
@@ -96,7 +96,7 @@ static bool is_loopback(const struct sockaddr_storage *a)
 }
 
 /* Checks that rank 0 runs on the host to which the others connect. */
-static lh_status check_first(const lhi_slurm *s, lh_error *err)
+static lh_status check_first(const lhi_slurm_settings *s, lh_error *err)
 {
     const char *here = getenv("SLURMD_NODENAME");
     if (here && strcmp(here, s->host) != 0)
@@ -107,9 +107,9 @@ static lh_status check_first(const lhi_slurm *s, lh_error *err)
                         here, s->host);
     struct sockaddr_storage a;
     socklen_t size;
-    lh_status status = lhi_address_find(s->host, s->port, &a, &size, err);
+    lh_status status = lhi_address_resolve(s->host, s->port, &a, &size, err);
     if (status != LH_OK) {
-        lhi_wrap(err, "LONGHAUL_HOST names none");
+        lhi_fail_add_context(err, "LONGHAUL_HOST names none");
         return status;
     }
     if (is_loopback(&a))
@@ -122,7 +122,7 @@ static lh_status check_first(const lhi_slurm *s, lh_error *err)
 }
 
 /* Determines rank 0's host. */
-static lh_status find_host(lhi_slurm *s, lh_error *err)
+static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
 {
     const char *named = getenv("LONGHAUL_HOST");
     const char *nodes = getenv("SLURM_STEP_NODELIST");
@@ -133,7 +133,7 @@ static lh_status find_host(lhi_slurm *s, lh_error *err)
         snprintf(s->host, sizeof s->host, "%s", named);
         return LH_OK;
     }
-    if (number_of("SLURM_STEP_NUM_NODES", UINT32_MAX, NULL, &n_nodes) &&
+    if (parse_number("SLURM_STEP_NUM_NODES", UINT32_MAX, NULL, &n_nodes) &&
         n_nodes == 1) {
         snprintf(s->host, sizeof s->host, "127.0.0.1");
         return LH_OK;
@@ -147,16 +147,16 @@ static lh_status find_host(lhi_slurm *s, lh_error *err)
 }
 
 /* Determines rank 0's port. */
-static lh_status find_port(lhi_slurm *s, uint64_t job, uint64_t step,
+static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
                            lh_error *err)
 {
     uint64_t port;
     if (getenv("LONGHAUL_PORT")) {
-        if (!number_of("LONGHAUL_PORT", 65535, NULL, &port) || port == 0)
+        if (!parse_number("LONGHAUL_PORT", 65535, NULL, &port) || port == 0)
             return lhi_fail(err, LH_EINVAL,
                             "LONGHAUL_PORT: '%.20s' is no port; 1 to 65535",
                             getenv("LONGHAUL_PORT"));
-    } else if (!number_of("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
+    } else if (!parse_number("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
                port == 0) {
         /* Concurrent jobs on a node have nearby numbers, so spread them. */
         port = FIRST_PORT + (job % N_PORTS * 61 + step % N_PORTS) % N_PORTS;
@@ -166,31 +166,31 @@ static lh_status find_port(lhi_slurm *s, uint64_t job, uint64_t step,
 }
 
 /* Reads the job's secret. */
-static lh_status find_secret(lhi_slurm *s, lh_error *err)
+static lh_status find_secret(lhi_slurm_settings *s, lh_error *err)
 {
     s->secret = getenv("LONGHAUL_SECRET");
-    if (s->secret && strlen(s->secret) >= LHI_SECRET_LEAST)
+    if (s->secret && strlen(s->secret) >= LHI_SECRET_MIN_BYTES)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
                     "ranks that srun started without MPI know each other by "
                     "LONGHAUL_SECRET, %d characters or more: before srun, "
                     "export LONGHAUL_SECRET=$(openssl rand -hex 32)",
-                    LHI_SECRET_LEAST);
+                    LHI_SECRET_MIN_BYTES);
 }
 
-lh_status lhi_slurm_look(lhi_slurm *out, lh_error *err)
+lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err)
 {
-    lhi_slurm s = {0};
+    lhi_slurm_settings s = {0};
     uint64_t rank, n, job, step;
-    if (!number_of("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
-        !number_of("SLURM_STEP_NUM_TASKS", LHI_NET_MOST_RANKS, NULL, &n) ||
-        !number_of("SLURM_JOB_ID", UINT32_MAX, NULL, &job) ||
-        !number_of("SLURM_STEP_ID", UINT32_MAX, NULL, &step) || rank >= n)
+    if (!parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
+        !parse_number("SLURM_STEP_NUM_TASKS", LHI_NET_MAX_RANKS, NULL, &n) ||
+        !parse_number("SLURM_JOB_ID", UINT32_MAX, NULL, &job) ||
+        !parse_number("SLURM_STEP_ID", UINT32_MAX, NULL, &step) || rank >= n)
         return lhi_fail(err, LH_EINVAL,
                         "SLURM_PROCID, SLURM_STEP_NUM_TASKS (at most %d), "
                         "SLURM_JOB_ID and SLURM_STEP_ID do not name a rank: "
                         "start it by srun",
-                        LHI_NET_MOST_RANKS);
+                        LHI_NET_MAX_RANKS);
     s.rank = (uint32_t)rank;
     s.n_ranks = (uint32_t)n;
     snprintf(s.job, sizeof s.job, "slurm %" PRIu64 ".%" PRIu64, job, step);

@@ -64,7 +64,7 @@ socklen_t lhi_address_read(const unsigned char in[LHI_ADDRESS_BYTES],
     return sizeof in6;
 }
 
-void lhi_address_name(const struct sockaddr_storage *a, socklen_t size,
+void lhi_address_format(const struct sockaddr_storage *a, socklen_t size,
                       char out[LHI_ADDRESS_TEXT])
 {
     char host[48] = "?", port[8] = "?";
@@ -73,7 +73,7 @@ void lhi_address_name(const struct sockaddr_storage *a, socklen_t size,
     snprintf(out, LHI_ADDRESS_TEXT, "%s:%s", host, port);
 }
 
-lh_status lhi_address_find(const char *host, uint16_t port,
+lh_status lhi_address_resolve(const char *host, uint16_t port,
                            struct sockaddr_storage *out, socklen_t *size,
                            lh_error *err)
 {
@@ -97,7 +97,7 @@ lh_status lhi_listen_at(const struct sockaddr_storage *a, socklen_t size,
                         lh_error *err)
 {
     char name[LHI_ADDRESS_TEXT];
-    lhi_address_name(a, size, name);
+    lhi_address_format(a, size, name);
     int on = 1;
     struct sockaddr_storage got;
     socklen_t got_size = sizeof got;

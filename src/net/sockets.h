@@ -19,11 +19,11 @@ void lhi_address_write(const struct sockaddr *from,
 socklen_t lhi_address_read(const unsigned char in[LHI_ADDRESS_BYTES],
                            struct sockaddr_storage *out);
 /* Formats an address, for example "127.0.0.1:4711". */
-void lhi_address_name(const struct sockaddr_storage *address, socklen_t size,
+void lhi_address_format(const struct sockaddr_storage *address, socklen_t size,
                       char out[LHI_ADDRESS_TEXT]);
 
 /* Resolves rank 0's host name. LH_EIO: not found. */
-lh_status lhi_address_find(const char *host, uint16_t port,
+lh_status lhi_address_resolve(const char *host, uint16_t port,
                            struct sockaddr_storage *out, socklen_t *size,
                            lh_error *err);
 

@@ -26,7 +26,7 @@ enum {
 };
 /* Minimum bytes of a started frame per silence interval; more than all PINGs in
  * that time. */
-static const size_t least_coming = 1024;
+static const size_t min_frame_progress = 1024;
 static const int64_t ms_ns = 1000000;
 
 /* One peer's connection. */
@@ -34,9 +34,9 @@ typedef struct connection {
     int fd;             /* -1: none */
     bool writes, asked; /* writable; EPOLLOUT is requested */
     bool said_bye;      /* its last frame is queued or sent */
-    lhi_outgoing *first, *last;
-    lhi_outgoing *spare; /* for the last frame, if memory is exhausted */
-    lhi_seal *seals_out, *seals_in; /* NULL: not authenticated */
+    lhi_outgoing_frame *first, *last;
+    lhi_outgoing_frame *spare; /* for the last frame, if memory is exhausted */
+    lhi_frame_mac *seals_out, *seals_in; /* NULL: not authenticated */
     size_t head_bytes, tail_bytes;  /* frame overhead around the payload */
     /* Bytes read ahead: [at, end) in `buffer`. */
     size_t at, end;
@@ -45,10 +45,10 @@ typedef struct connection {
     lhi_frame frame;
     size_t filled, size; /* payload bytes */
     size_t n_tail;       /* bytes of the payload's MAC */
-    unsigned char tail[LHI_SEAL_BYTES];
+    unsigned char tail[LHI_FRAME_MAC_BYTES];
     unsigned char *into; /* NULL: dropped */
     lhi_net_op *op;
-    lhi_kept *kept;
+    lhi_unexpected *kept;
     int64_t heard_ns, spoke_ns;
     /* Start of the current interval with an incomplete frame, and the bytes
      * received in it. */
@@ -91,7 +91,7 @@ static void fail_peer(stream *s, uint32_t peer, const char *what)
 
 /* ---- writing ---- */
 
-static void ask_for_room(stream *s, uint32_t peer, bool want)
+static void request_writable(stream *s, uint32_t peer, bool want)
 {
     connection *c = &s->connections[peer];
     if (c->asked == want)
@@ -102,13 +102,13 @@ static void ask_for_room(stream *s, uint32_t peer, bool want)
 }
 
 /* Fails all queued frames. */
-static void drop_out(stream *s, connection *c)
+static void fail_queued(stream *s, connection *c)
 {
     while (c->first) {
-        lhi_outgoing *o = c->first;
+        lhi_outgoing_frame *o = c->first;
         c->first = o->next;
         if (o->op)
-            lhi_proto_sent(&s->proto, o->op, LH_EIO);
+            lhi_proto_payload_sent(&s->proto, o->op, LH_EIO);
         free(o);
     }
 }
@@ -119,8 +119,8 @@ static void flush(stream *s, uint32_t peer, size_t most)
     connection *c = &s->connections[peer];
     size_t done = 0;
     while (c->first && c->writes && done < most) {
-        lhi_outgoing *o = c->first;
-        ssize_t n = lhi_outgoing_write(o, c->fd, c->seals_out, CHUNK_BYTES);
+        lhi_outgoing_frame *o = c->first;
+        ssize_t n = lhi_outgoing_frame_write(o, c->fd, c->seals_out, CHUNK_BYTES);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -137,13 +137,13 @@ static void flush(stream *s, uint32_t peer, size_t most)
             continue;
         c->first = o->next;
         if (o->op)
-            lhi_proto_sent(&s->proto, o->op, LH_OK);
+            lhi_proto_payload_sent(&s->proto, o->op, LH_OK);
         free(o);
     }
     if (done && s->silence_ns)
         c->spoke_ns = lhi_now_ns();
     if (c->fd >= 0)
-        ask_for_room(s, peer, c->first && c->writes);
+        request_writable(s, peer, c->first && c->writes);
 }
 
 static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
@@ -153,14 +153,14 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     stream *s = (stream *)p;
     connection *c = &s->connections[to];
     size_t size = (size_t)lhi_frame_payload(f);
-    lhi_outgoing *o = malloc(sizeof *o + (op ? 0 : size));
+    lhi_outgoing_frame *o = malloc(sizeof *o + (op ? 0 : size));
     if (!o && (f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_ABORT)) {
         o = c->spare;
         c->spare = NULL;
     }
     if (!o)
         return lhi_fail_nomem(err);
-    *o = (lhi_outgoing){.payload = op ? payload : o->copy,
+    *o = (lhi_outgoing_frame){.payload = op ? payload : o->copy,
                         .size =
                             c->head_bytes + size + (size ? c->tail_bytes : 0),
                         .payload_size = size,
@@ -185,7 +185,7 @@ static lh_status stream_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-static bool stream_withdraw(lhi_proto *p, lhi_net_op *op)
+static bool stream_cancel(lhi_proto *p, lhi_net_op *op)
 {
     stream *s = (stream *)p;
     connection *c = &s->connections[op->peer];
@@ -194,10 +194,10 @@ static bool stream_withdraw(lhi_proto *p, lhi_net_op *op)
         c->into = NULL;
         return true;
     }
-    for (lhi_outgoing *o = c->first; o; o = o->next) {
+    for (lhi_outgoing_frame *o = c->first; o; o = o->next) {
         if (o->op != op)
             continue;
-        lhi_outgoing_withdraw(o, c->seals_out);
+        lhi_outgoing_frame_cancel(o, c->seals_out);
         return true;
     }
     return false;
@@ -206,11 +206,11 @@ static bool stream_withdraw(lhi_proto *p, lhi_net_op *op)
 static const lhi_carrier stream_carrier = {
     .frame = stream_frame,
     .expect = stream_expect,
-    .withdraw = stream_withdraw,
+    .cancel = stream_cancel,
 };
 
 /* Sends the reason of the failure to the peers, once. */
-static void tell_failure(stream *s)
+static void send_failure(stream *s)
 {
     const char *why = lhi_failure_text(s->proto.net.failure);
     if (!why || s->told)
@@ -236,20 +236,20 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
     connection *c = &s->connections[peer];
     c->in_frame = false;
     lhi_net_op *op = c->op;
-    lhi_kept *kept = c->kept;
+    lhi_unexpected *kept = c->kept;
     c->op = NULL;
     c->kept = NULL;
     if (c->frame.kind == LHI_FRAME_ABORT) {
         char text[LHI_ABORT_BYTES + 1];
-        lhi_wire_text(c->reason, c->size, text, sizeof text);
-        lhi_failure_tell(s->proto.net.failure, peer, text);
+        lhi_wire_sanitise_text(c->reason, c->size, text, sizeof text);
+        lhi_failure_set_reported(s->proto.net.failure, peer, text);
         /* The rank that failed informs all others; this rank repeats it only on
          * leaving. */
         s->heard_why = s->heard_why || !s->told;
         s->told = true;
         return LH_OK;
     }
-    return lhi_proto_filled(&s->proto, op, kept, err);
+    return lhi_proto_payload_received(&s->proto, op, kept, err);
 }
 
 /* Checks and handles a frame header. */
@@ -259,15 +259,15 @@ static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
     const unsigned char *head = c->buffer + c->at;
     void *into = NULL;
     if (c->seals_in) {
-        lhi_seal_begin(c->seals_in, LHI_SEAL_HEADER);
-        lhi_seal_add(c->seals_in, head, LHI_FRAME_BYTES);
-        if (!lhi_seal_is(c->seals_in, head + LHI_FRAME_BYTES))
+        lhi_frame_mac_begin(c->seals_in, LHI_FRAME_MAC_HEADER);
+        lhi_frame_mac_add(c->seals_in, head, LHI_FRAME_BYTES);
+        if (!lhi_frame_mac_verify(c->seals_in, head + LHI_FRAME_BYTES))
             return lhi_fail(err, LH_EIO, "%s", broken_seal);
-        lhi_seal_begin(c->seals_in, LHI_SEAL_PAYLOAD);
+        lhi_frame_mac_begin(c->seals_in, LHI_FRAME_MAC_PAYLOAD);
     }
     LHI_TRY(lhi_frame_read(head, &c->frame, err));
     c->at += c->head_bytes;
-    LHI_TRY(lhi_proto_frame(&s->proto, peer, &c->frame, &into, &c->op, &c->kept,
+    LHI_TRY(lhi_proto_frame_received(&s->proto, peer, &c->frame, &into, &c->op, &c->kept,
                             err));
     c->in_frame = true;
     c->filled = c->n_tail = 0;
@@ -277,21 +277,21 @@ static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
 }
 
 /* Adds `n` received payload bytes to the frame and its MAC. */
-static void note_payload(connection *c, const unsigned char *bytes, size_t n)
+static void add_payload(connection *c, const unsigned char *bytes, size_t n)
 {
     c->filled += n;
     if (c->seals_in)
-        lhi_seal_add(c->seals_in, bytes, n);
+        lhi_frame_mac_add(c->seals_in, bytes, n);
 }
 
 /* Checks the MAC of a complete payload. */
-static lh_status open_payload(stream *s, uint32_t peer, lh_error *err)
+static lh_status verify_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
-    if (!c->seals_in || lhi_seal_is(c->seals_in, c->tail))
+    if (!c->seals_in || lhi_frame_mac_verify(c->seals_in, c->tail))
         return end_frame(s, peer, err);
-    lhi_seal_begin(c->seals_in, LHI_SEAL_VOID);
-    if (!lhi_seal_is(c->seals_in, c->tail))
+    lhi_frame_mac_begin(c->seals_in, LHI_FRAME_MAC_VOID);
+    if (!lhi_frame_mac_verify(c->seals_in, c->tail))
         return lhi_fail(err, LH_EIO, "%s", broken_seal);
     /* The peer's run has failed; the reason is expected soon. */
     c->broke_off_ns = lhi_now_ns();
@@ -303,7 +303,7 @@ static lh_status open_payload(stream *s, uint32_t peer, lh_error *err)
 }
 
 /* Consumes payload and MAC bytes that were read ahead. */
-static lh_status use_payload(stream *s, uint32_t peer, lh_error *err)
+static lh_status consume_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
     size_t n = c->end - c->at;
@@ -311,7 +311,7 @@ static lh_status use_payload(stream *s, uint32_t peer, lh_error *err)
         n = c->size - c->filled;
     if (c->into && n)
         memcpy(c->into + c->filled, c->buffer + c->at, n);
-    note_payload(c, c->buffer + c->at, n);
+    add_payload(c, c->buffer + c->at, n);
     c->at += n;
     if (c->filled < c->size)
         return LH_OK;
@@ -321,16 +321,16 @@ static lh_status use_payload(stream *s, uint32_t peer, lh_error *err)
     memcpy(c->tail + c->n_tail, c->buffer + c->at, n);
     c->at += n;
     c->n_tail += n;
-    return c->n_tail < c->tail_bytes ? LH_OK : open_payload(s, peer, err);
+    return c->n_tail < c->tail_bytes ? LH_OK : verify_payload(s, peer, err);
 }
 
 /* Consumes all bytes that were read ahead. */
-static lh_status use_buffer(stream *s, uint32_t peer, lh_error *err)
+static lh_status consume_buffer(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
     while (c->at < c->end) {
         if (c->in_frame)
-            LHI_TRY(use_payload(s, peer, err));
+            LHI_TRY(consume_payload(s, peer, err));
         else if (c->end - c->at < c->head_bytes)
             break;
         else
@@ -361,12 +361,12 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
     c->n_coming += (size_t)n;
     lh_status status = LH_OK;
     if (direct) {
-        note_payload(c, c->into + c->filled, (size_t)n);
+        add_payload(c, c->into + c->filled, (size_t)n);
         if (c->filled == c->size && !c->tail_bytes)
             status = end_frame(s, peer, err);
     } else {
         c->end += (size_t)n;
-        status = use_buffer(s, peer, err);
+        status = consume_buffer(s, peer, err);
     }
     if (status == LH_OK)
         return n;
@@ -375,7 +375,7 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
 }
 
 /* Closes a connection that has ended or failed. */
-static void lose(stream *s, uint32_t peer, const char *why)
+static void close_lost(stream *s, uint32_t peer, const char *why)
 {
     connection *c = &s->connections[peer];
     epoll_ctl(s->epoll, EPOLL_CTL_DEL, c->fd, NULL);
@@ -383,8 +383,8 @@ static void lose(stream *s, uint32_t peer, const char *why)
     c->fd = -1;
     c->writes = false;
     c->into = NULL;
-    if (s->proto.peers[peer].left) {
-        drop_out(s, c);
+    if (s->proto.peers[peer].has_shut_down) {
+        fail_queued(s, c);
         return;
     }
     c->lost_ns = lhi_now_ns();
@@ -427,8 +427,8 @@ static void read_all(stream *s, uint32_t peer)
     else if (n < 0 && err.code != LH_OK) /* even if a launcher detects deaths */
         fail_peer(s, peer, why);
     if (err.code != LH_OK)
-        tell_failure(s); /* the peer gets the reason too */
-    lose(s, peer, why);
+        send_failure(s); /* the peer gets the reason too */
+    close_lost(s, peer, why);
 }
 
 /* ---- the communication thread ---- */
@@ -436,11 +436,11 @@ static void read_all(stream *s, uint32_t peer)
 /* Detects lost bytes in the middle of a frame. A started frame either
  * progresses or its connection is silent. If almost nothing arrives, bytes were
  * lost, and PINGs are being read as the frame's missing bytes. */
-static void look_for_stuck(stream *s, uint32_t peer, int64_t now_ns)
+static void check_stuck_frame(stream *s, uint32_t peer, int64_t now_ns)
 {
     connection *c = &s->connections[peer];
     bool whole = !c->in_frame && c->end == 0;
-    if (whole || c->n_coming >= least_coming) {
+    if (whole || c->n_coming >= min_frame_progress) {
         c->coming_ns = now_ns;
         c->n_coming = 0;
     } else if (now_ns - c->coming_ns > s->silence_ns) {
@@ -456,27 +456,27 @@ static void look_for_stuck(stream *s, uint32_t peer, int64_t now_ns)
 
 /* Extends all timeouts if this thread itself is late, for example because the
  * job or its machine was stopped: the peers' activity meanwhile is unknown. */
-static void forgive(stream *s, int64_t late_ns, int64_t now_ns)
+static void extend_timeouts(stream *s, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
         connection *c = &s->connections[i];
-        c->heard_ns = lhi_later_ns(c->heard_ns, late_ns, now_ns);
-        c->coming_ns = lhi_later_ns(c->coming_ns, late_ns, now_ns);
+        c->heard_ns = lhi_advance_time_ns(c->heard_ns, late_ns, now_ns);
+        c->coming_ns = lhi_advance_time_ns(c->coming_ns, late_ns, now_ns);
     }
 }
 
 /* Runs the timers; returns the next time, or -1. `due_ns`: time at which this
  * call was due, below 1: none. */
-static int64_t look_at_clock(stream *s, int64_t due_ns)
+static int64_t run_timers(stream *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = -1;
     if (lhi_failure_text(s->proto.net.failure))
         return -1;
     if (due_ns > 0 && now_ns - due_ns > s->silence_ns / 8)
-        forgive(s, now_ns - due_ns, now_ns);
+        extend_timeouts(s, now_ns - due_ns, now_ns);
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
         connection *c = &s->connections[i];
-        if (c->lost_ns && !s->proto.peers[i].left) {
+        if (c->lost_ns && !s->proto.peers[i].has_shut_down) {
             if (now_ns - c->lost_ns > 1000 * ms_ns)
                 fail_peer(s, i, "its connections were closed");
             next_ns = now_ns + 200 * ms_ns;
@@ -486,10 +486,10 @@ static int64_t look_at_clock(stream *s, int64_t due_ns)
                 fail_peer(s, i, "it broke off a message and does not say why");
             next_ns = now_ns + 200 * ms_ns;
         }
-        if (c->fd < 0 || !s->silence_ns || s->proto.peers[i].left)
+        if (c->fd < 0 || !s->silence_ns || s->proto.peers[i].has_shut_down)
             continue;
         next_ns = now_ns + s->silence_ns / 8;
-        look_for_stuck(s, i, now_ns);
+        check_stuck_frame(s, i, now_ns);
         if (now_ns - c->heard_ns > s->silence_ns) {
             char why[100];
             snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
@@ -531,8 +531,8 @@ static void *thread_main(void *of)
             if (s->connections[peer].fd >= 0 && (events[i].events & EPOLLOUT))
                 flush(s, peer, CHUNK_BYTES);
         }
-        next_ns = look_at_clock(s, next_ns);
-        tell_failure(s);
+        next_ns = run_timers(s, next_ns);
+        send_failure(s);
         bool stop = s->stop;
         pthread_mutex_unlock(&s->proto.lock);
         if (stop)
@@ -559,7 +559,7 @@ static uint64_t bytes_out(stream *s)
         int queued = 0;
         if (c->fd < 0 || !c->writes)
             continue;
-        for (const lhi_outgoing *o = c->first; o; o = o->next)
+        for (const lhi_outgoing_frame *o = c->first; o; o = o->next)
             n += o->size - o->sent;
         if (s->silence_ns && ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
             n += (uint64_t)queued;
@@ -569,14 +569,14 @@ static uint64_t bytes_out(stream *s)
 
 /* Sends the orderly shutdown, or the reason of the failure, and waits until it
  * is transmitted. */
-static void take_leave(stream *s)
+static void shut_down(stream *s)
 {
     pthread_mutex_lock(&s->proto.lock);
     bool failed = lhi_failure_text(s->proto.net.failure) != NULL;
     /* Also forwards a failure received from another rank: peers without it
      * would take this rank, which leaves, for the cause. */
     s->told = s->told && !s->heard_why;
-    tell_failure(s);
+    send_failure(s);
     lhi_frame bye = {.kind = LHI_FRAME_BYE};
     for (uint32_t i = 0; i < s->proto.net.n_ranks && !failed; i++) {
         connection *c = &s->connections[i];
@@ -608,14 +608,14 @@ static void stream_free(stream *s)
     for (uint32_t i = 0; s->connections && i < s->proto.net.n_ranks; i++) {
         connection *c = &s->connections[i];
         while (c->first) {
-            lhi_outgoing *o = c->first;
+            lhi_outgoing_frame *o = c->first;
             c->first = o->next;
             free(o);
         }
         free(c->kept);
         free(c->spare);
-        lhi_seal_free(c->seals_out);
-        lhi_seal_free(c->seals_in);
+        lhi_frame_mac_free(c->seals_out);
+        lhi_frame_mac_free(c->seals_in);
         if (c->fd >= 0)
             close(c->fd);
     }
@@ -632,7 +632,7 @@ static void stream_close(lhi_net *net)
 {
     stream *s = (stream *)net;
     lhi_proto_drain(&s->proto);
-    take_leave(s);
+    shut_down(s);
     pthread_join(s->thread, NULL);
     void (*closed)(void *context) = s->closed;
     void *context = s->context;
@@ -651,15 +651,15 @@ static lh_status watch(stream *s, int fd, uint32_t what, lh_error *err)
 }
 
 /* Creates the MAC states of a connection. */
-static lh_status seal_with(stream *s, uint32_t peer, const unsigned char *key,
+static lh_status make_macs(stream *s, uint32_t peer, const unsigned char *key,
                            lh_error *err)
 {
     connection *c = &s->connections[peer];
     bool up = s->proto.net.rank < peer;
-    LHI_TRY(lhi_seal_make(key, up, &c->seals_out, err));
-    LHI_TRY(lhi_seal_make(key, !up, &c->seals_in, err));
-    c->head_bytes = lhi_head_bytes(c->seals_in);
-    c->tail_bytes = lhi_tail_bytes(c->seals_in);
+    LHI_TRY(lhi_frame_mac_make(key, up, &c->seals_out, err));
+    LHI_TRY(lhi_frame_mac_make(key, !up, &c->seals_in, err));
+    c->head_bytes = lhi_frame_head_bytes(c->seals_in);
+    c->tail_bytes = lhi_frame_tail_bytes(c->seals_in);
     return LH_OK;
 }
 
@@ -684,14 +684,14 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
         if (fds[i] < 0)
             continue;
         s->connections[i].spare =
-            malloc(sizeof(lhi_outgoing) + LHI_ABORT_BYTES);
+            malloc(sizeof(lhi_outgoing_frame) + LHI_ABORT_BYTES);
         if (!s->connections[i].spare)
             return lhi_fail_nomem(err);
         LHI_TRY(watch(s, fds[i], i, err));
-        s->connections[i].head_bytes = lhi_head_bytes(NULL);
+        s->connections[i].head_bytes = lhi_frame_head_bytes(NULL);
         if (o->keys)
             LHI_TRY(
-                seal_with(s, i, o->keys + (size_t)i * LHI_SEAL_KEY_BYTES, err));
+                make_macs(s, i, o->keys + (size_t)i * LHI_FRAME_MAC_KEY_BYTES, err));
         s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
         s->connections[i].coming_ns = now_ns;
     }
@@ -717,7 +717,7 @@ lh_status lhi_net_stream(const lhi_stream_options *options, lhi_net **out,
     s->ops = (lhi_net_ops){.name = options->name,
                            .send = lhi_proto_send,
                            .receive = lhi_proto_receive,
-                           .withdraw = lhi_proto_withdraw,
+                           .cancel = lhi_proto_cancel,
                            .abort = stream_abort,
                            .close = stream_close};
     s->proto.net = (lhi_net){.ops = &s->ops,

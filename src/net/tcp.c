@@ -29,19 +29,19 @@
 
 /* Descriptors besides the connections (listener and the threads' wake-up
  * files), and the minimum number of pending connections. */
-enum { OTHER_FILES = 8, FEWEST_GUESTS = 2 };
+enum { OTHER_FILES = 8, MIN_PENDING = 2 };
 /* Connections accepted per poll(), before pending ones are read. */
-enum { ACCEPTED_AT_ONCE = 64 };
+enum { ACCEPTS_PER_POLL = 64 };
 static const int64_t ms_ns = 1000000;
 
 /* Reasons for a rejection, from least to most informative. */
-typedef enum why_refused {
+typedef enum rejection {
     REFUSED_NOBODY,
     REFUSED_SILENT,
-    REFUSED_NOISE,
+    REFUSED_INVALID,
     REFUSED_STRANGER, /* rank of another job, or not in this one */
     REFUSED_SECRET
-} why_refused;
+} rejection;
 
 /* State of joining. */
 typedef struct tcp {
@@ -52,22 +52,22 @@ typedef struct tcp {
     int *fds;                 /* authenticated connections by rank; else -1 */
     unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
     lhi_handshake *shakes;    /* by rank */
-    lhi_guests guests;
+    lhi_pending_connections guests;
     struct pollfd *polls; /* entries for pending connections and ranks */
     int64_t until_ns;
     bool cut; /* peer closed the last connection; a retry may succeed */
-    why_refused refused; /* most informative rejection: kind, and text */
+    rejection refused; /* most informative rejection: kind, and text */
     char refused_text[200];
     uint64_t n_refused;
     const lhi_tcp_extra *extra;
-    lhi_tcp_told *told;
+    lhi_tcp_extra_callback *told;
     void *context;
 } tcp;
 
 /* Creates a handshake message of the given kind. */
-static lhi_hello greeting(const tcp *t, lhi_hello_kind kind)
+static lhi_handshake_message make_message(const tcp *t, lhi_handshake_kind kind)
 {
-    lhi_hello h = {
+    lhi_handshake_message h = {
         .kind = kind, .rank = t->options->rank, .n_ranks = t->options->n_ranks};
     memcpy(h.job, t->job, sizeof h.job);
     return h;
@@ -76,7 +76,7 @@ static lhi_hello greeting(const tcp *t, lhi_hello_kind kind)
 /* ---- the accepting side ---- */
 
 /* Records a rejection if it is at least as informative as the last. */
-static void note_refusal(tcp *t, const lhi_guest *g, why_refused how,
+static void note_refusal(tcp *t, const lhi_pending_connection *g, rejection how,
                          const char *why)
 {
     struct sockaddr_storage a;
@@ -85,23 +85,23 @@ static void note_refusal(tcp *t, const lhi_guest *g, why_refused how,
     if (how < t->refused)
         return;
     t->refused = how;
-    lhi_address_name(&a, lhi_address_read(g->address, &a), name);
+    lhi_address_format(&a, lhi_address_read(g->address, &a), name);
     snprintf(t->refused_text, sizeof t->refused_text, "%s (%.100s)", name, why);
 }
 
 /* Sends a refusal without blocking; it is lost if the socket buffer is full. */
 static void refuse(const tcp *t, int fd, const char *why)
 {
-    unsigned char bytes[LHI_HELLO_BYTES + LHI_REFUSAL_BYTES];
-    lhi_hello h = greeting(t, LHI_HELLO_REFUSE);
+    unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
+    lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_REFUSE);
     h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
-    lhi_hello_write(&h, bytes);
-    memcpy(bytes + LHI_HELLO_BYTES, why, h.more);
-    lhi_send_now(fd, bytes, LHI_HELLO_BYTES + h.more);
+    lhi_handshake_write(&h, bytes);
+    memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
+    lhi_send_now(fd, bytes, LHI_HANDSHAKE_BYTES + h.more);
 }
 
 /* Checks for reasons to reject a rank; `text` receives the reason. */
-static bool objects(const tcp *t, const lhi_hello *h, char *text, size_t room)
+static bool find_objection(const tcp *t, const lhi_handshake_message *h, char *text, size_t room)
 {
     const lhi_tcp_options *o = t->options;
     if (memcmp(h->job, t->job, sizeof h->job) != 0)
@@ -123,14 +123,14 @@ static bool objects(const tcp *t, const lhi_hello *h, char *text, size_t room)
 
 /* challenge() and admit() handle a pending connection's message. False: close
  * it; the rejection is recorded. */
-static bool challenge(tcp *t, lhi_guest *g, const lhi_hello *h)
+static bool challenge(tcp *t, lhi_pending_connection *g, const lhi_handshake_message *h)
 {
     char text[200], why[100];
-    if (h->kind != LHI_HELLO_HELLO) {
-        note_refusal(t, g, REFUSED_NOISE, "it does not begin with its name");
+    if (h->kind != LHI_HANDSHAKE_HELLO) {
+        note_refusal(t, g, REFUSED_INVALID, "it does not begin with its name");
         return false;
     }
-    if (objects(t, h, text, sizeof text)) {
+    if (find_objection(t, h, text, sizeof text)) {
         bool other = memcmp(h->job, t->job, sizeof h->job) != 0;
         snprintf(why, sizeof why, "rank %u of another job", h->rank);
         note_refusal(t, g, REFUSED_STRANGER, other ? why : text);
@@ -143,29 +143,29 @@ static bool challenge(tcp *t, lhi_guest *g, const lhi_hello *h)
                                .port = h->port};
     memcpy(g->shake.job, t->job, sizeof t->job);
     memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
-    unsigned char bytes[LHI_HELLO_BYTES];
-    lhi_hello answer = greeting(t, LHI_HELLO_CHALLENGE);
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_CHALLENGE);
     if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce)) {
         note_refusal(t, g, REFUSED_SECRET, "no random numbers here");
         return false;
     }
     memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
-    g->named = true;
-    lhi_hello_write(&answer, bytes);
+    g->identified = true;
+    lhi_handshake_write(&answer, bytes);
     return lhi_send_now(g->fd, bytes, sizeof bytes);
 }
 
 /* Checks the client's proof. True: the connection now belongs to the rank and
  * is no longer pending. */
-static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
+static bool admit(tcp *t, lhi_pending_connection *g, const lhi_handshake_message *h)
 {
     const lhi_tcp_options *o = t->options;
-    unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HELLO_BYTES];
+    unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HANDSHAKE_BYTES];
     uint32_t rank = g->shake.client;
     char why[100];
-    lhi_prove(o->secret, o->secret_size, "client", &g->shake, NULL, 0, mac);
-    if (h->kind != LHI_HELLO_PROOF || h->rank != rank ||
-        !lhi_mac_is(mac, h->mac)) {
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake, NULL, 0, mac);
+    if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
+        !lhi_mac_equals(mac, h->mac)) {
         snprintf(why, sizeof why,
                  "rank %u: wrong secret: it is not the one that rank %u has",
                  rank, o->rank);
@@ -179,10 +179,10 @@ static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
         refuse(t, g->fd, why);
         return false;
     }
-    lhi_hello answer = greeting(t, LHI_HELLO_WELCOME);
-    lhi_prove(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
+    lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_WELCOME);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
               answer.mac);
-    lhi_hello_write(&answer, bytes);
+    lhi_handshake_write(&answer, bytes);
     if (!lhi_send_now(g->fd, bytes, sizeof bytes))
         return false;
     t->fds[rank] = g->fd;
@@ -198,10 +198,10 @@ static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
 
 /* Reads from a pending connection; its fd is -1 once it is closed or admitted.
  */
-static void hear_guest(tcp *t, lhi_guest *g)
+static void read_pending(tcp *t, lhi_pending_connection *g)
 {
     ssize_t n =
-        recv(g->fd, g->got + g->n_got, sizeof g->got - g->n_got, MSG_DONTWAIT);
+        recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     bool stays = n > 0;
@@ -209,15 +209,15 @@ static void hear_guest(tcp *t, lhi_guest *g)
         note_refusal(t, g, REFUSED_SILENT, "it closed the connection");
     else
         g->n_got += (size_t)n;
-    if (stays && g->n_got == sizeof g->got) {
-        lhi_hello h;
+    if (stays && g->n_got == sizeof g->buffer) {
+        lhi_handshake_message h;
         lh_error err = {0};
         g->n_got = 0;
-        stays = lhi_hello_read(g->got, &h, &err) == LH_OK;
+        stays = lhi_handshake_read(g->buffer, &h, &err) == LH_OK;
         if (!stays)
-            note_refusal(t, g, REFUSED_NOISE, err.text);
+            note_refusal(t, g, REFUSED_INVALID, err.text);
         else
-            stays = g->named ? admit(t, g, &h) : challenge(t, g, &h);
+            stays = g->identified ? admit(t, g, &h) : challenge(t, g, &h);
     }
     if (stays)
         return;
@@ -226,18 +226,18 @@ static void hear_guest(tcp *t, lhi_guest *g)
 }
 
 /* Closes pending connections whose time is over. */
-static void drop_late(tcp *t)
+static void close_expired(tcp *t)
 {
     int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < t->guests.n; i++) {
-        lhi_guest *g = &t->guests.list[i];
+        lhi_pending_connection *g = &t->guests.list[i];
         if (g->fd < 0 || now_ns <= g->until_ns)
             continue;
         note_refusal(t, g, REFUSED_SILENT, "it said nothing in time");
         close(g->fd);
         g->fd = -1;
     }
-    lhi_guests_forget(&t->guests);
+    lhi_pending_remove_closed(&t->guests);
 }
 
 /* ---- waiting, for ranks and pending connections ---- */
@@ -246,7 +246,7 @@ static void drop_late(tcp *t)
  * (-1: none) has the event `what`. Unless `spoke` is NULL, also polls the
  * connected higher ranks; *spoke receives the rank of one with input, which is
  * out of turn. */
-static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
+static bool poll_all(tcp *t, int fd, short what, int64_t until_ns,
                         uint32_t *spoke)
 {
     const lhi_tcp_options *o = t->options;
@@ -254,7 +254,7 @@ static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
     int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
     t->polls[0] = (struct pollfd){.fd = fd, .events = what};
     struct pollfd *guests = t->polls + 1;
-    uint32_t n_guests = lhi_guests_polls(&t->guests, t->listener, guests) - 1;
+    uint32_t n_guests = lhi_pending_fill_polls(&t->guests, t->listener, guests) - 1;
     struct pollfd *ranks = guests + n_guests + 1;
     for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
         ranks[i] = (struct pollfd){.fd = i > o->rank ? t->fds[i] : -1,
@@ -268,14 +268,14 @@ static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
             *spoke = i;
     for (uint32_t i = 0; i < n_guests; i++)
         if (guests[i + 1].revents)
-            hear_guest(t, &t->guests.list[i]);
-    drop_late(t);
-    for (int i = 0; listens && i < ACCEPTED_AT_ONCE; i++) {
-        lhi_guest *g = lhi_guests_accept(&t->guests, t->listener);
+            read_pending(t, &t->guests.list[i]);
+    close_expired(t);
+    for (int i = 0; listens && i < ACCEPTS_PER_POLL; i++) {
+        lhi_pending_connection *g = lhi_pending_accept(&t->guests, t->listener);
         if (!g)
             break;
-        hear_guest(t, g); /* its message may have arrived already */
-        lhi_guests_forget(&t->guests);
+        read_pending(t, g); /* its message may have arrived already */
+        lhi_pending_remove_closed(&t->guests);
     }
     return has;
 }
@@ -283,7 +283,7 @@ static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
 /* Waits until the socket is readable (or writable), or until `until_ns`. */
 static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
 {
-    while (!look_around(t, fd, what, until_ns, NULL))
+    while (!poll_all(t, fd, what, until_ns, NULL))
         if (lhi_now_ns() >= until_ns)
             return false;
     return true;
@@ -291,7 +291,7 @@ static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
 
 /* After recv() or send() returned `n`: waits and returns true if the call
  * should be repeated; false: `errno` has the error. */
-static bool goes_on(tcp *t, int fd, ssize_t n, short what, int64_t until_ns)
+static bool should_retry(tcp *t, int fd, ssize_t n, short what, int64_t until_ns)
 {
     if (n >= 0)
         return true;
@@ -310,7 +310,7 @@ static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
             recv(fd, (unsigned char *)out + at, size - at, MSG_DONTWAIT);
         if (n == 0)
             errno = 0;
-        if (n == 0 || !goes_on(t, fd, n, POLLIN, until_ns))
+        if (n == 0 || !should_retry(t, fd, n, POLLIN, until_ns))
             return false;
         at += n > 0 ? (size_t)n : 0;
     }
@@ -323,7 +323,7 @@ static bool write_until(tcp *t, int fd, const void *in, size_t size,
     for (size_t at = 0; at < size;) {
         ssize_t n = send(fd, (const unsigned char *)in + at, size - at,
                          MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (!goes_on(t, fd, n, POLLOUT, until_ns))
+        if (!should_retry(t, fd, n, POLLOUT, until_ns))
             return false;
         at += n > 0 ? (size_t)n : 0;
     }
@@ -332,21 +332,21 @@ static bool write_until(tcp *t, int fd, const void *in, size_t size,
 
 /* ---- handshake ---- */
 
-static bool say(tcp *t, int fd, const lhi_hello *h, const void *more,
+static bool send_message(tcp *t, int fd, const lhi_handshake_message *h, const void *more,
                 int64_t until_ns)
 {
-    unsigned char bytes[LHI_HELLO_BYTES];
-    lhi_hello_write(h, bytes);
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_write(h, bytes);
     return write_until(t, fd, bytes, sizeof bytes, until_ns) &&
            (h->more == 0 || write_until(t, fd, more, h->more, until_ns));
 }
 
 /* Reads a handshake message of the given kind; a refusal becomes an error with
  * its reason. */
-static lh_status hear(tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
-                      lhi_hello *h, int64_t until_ns, lh_error *err)
+static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind, uint32_t from,
+                      lhi_handshake_message *h, int64_t until_ns, lh_error *err)
 {
-    unsigned char bytes[LHI_HELLO_BYTES], more[LHI_REFUSAL_BYTES];
+    unsigned char bytes[LHI_HANDSHAKE_BYTES], more[LHI_REFUSAL_BYTES];
     t->cut = false;
     if (!read_until(t, fd, bytes, sizeof bytes, until_ns)) {
         t->cut = errno != ETIMEDOUT;
@@ -356,15 +356,15 @@ static lh_status hear(tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
                                            : "it closed the connection",
                         t->options->rank);
     }
-    lh_status status = lhi_hello_read(bytes, h, err);
+    lh_status status = lhi_handshake_read(bytes, h, err);
     if (status != LH_OK) {
-        lhi_wrap(err, "rank %u", from);
+        lhi_fail_add_context(err, "rank %u", from);
         return status;
     }
-    if (h->kind == LHI_HELLO_REFUSE) {
+    if (h->kind == LHI_HANDSHAKE_REFUSE) {
         char text[LHI_REFUSAL_BYTES + 1];
         t->cut = !read_until(t, fd, more, h->more, until_ns);
-        lhi_wire_text(more, t->cut ? 0 : h->more, text, sizeof text);
+        lhi_wire_sanitise_text(more, t->cut ? 0 : h->more, text, sizeof text);
         return lhi_fail(err, LH_EIO, "%s", text);
     }
     if (h->kind != kind || h->rank != from || h->n_ranks != t->options->n_ranks)
@@ -376,7 +376,7 @@ static lh_status hear(tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
 
 /* Runs the connecting side's handshake: mutual authentication with rank `to`.
  */
-static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
+static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
                        lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -386,23 +386,23 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
                          .n_ranks = o->n_ranks,
                          .port = t->port};
     memcpy(s->job, t->job, sizeof s->job);
-    lhi_hello h = greeting(t, LHI_HELLO_HELLO), answer;
+    lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_HELLO), answer;
     h.port = t->port;
     h.n_rails = t->options->n_rails;
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
         return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
     /* If the write fails, the input has the reason. */
-    say(t, fd, &h, NULL, until_ns);
-    LHI_TRY(hear(t, fd, LHI_HELLO_CHALLENGE, to, &answer, until_ns, err));
+    send_message(t, fd, &h, NULL, until_ns);
+    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_CHALLENGE, to, &answer, until_ns, err));
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
-    h = greeting(t, LHI_HELLO_PROOF);
-    lhi_prove(o->secret, o->secret_size, "client", s, NULL, 0, h.mac);
-    say(t, fd, &h, NULL, until_ns);
-    LHI_TRY(hear(t, fd, LHI_HELLO_WELCOME, to, &answer, until_ns, err));
+    h = make_message(t, LHI_HANDSHAKE_PROOF);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, NULL, 0, h.mac);
+    send_message(t, fd, &h, NULL, until_ns);
+    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_WELCOME, to, &answer, until_ns, err));
     unsigned char mac[LHI_MAC_BYTES];
-    lhi_prove(o->secret, o->secret_size, "server", s, NULL, 0, mac);
-    if (!lhi_mac_is(mac, answer.mac))
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", s, NULL, 0, mac);
+    if (!lhi_mac_equals(mac, answer.mac))
         return lhi_fail(err, LH_EIO,
                         "rank %u does not hold the job's secret: another "
                         "program may have taken its port",
@@ -422,7 +422,7 @@ static uint32_t first_missing(const tcp *t, uint32_t from)
 }
 
 /* Fails with the missing ranks and the rejections. */
-static lh_status missing(const tcp *t, lh_error *err)
+static lh_status fail_missing(const tcp *t, lh_error *err)
 {
     uint32_t n = 0, n_ranks = t->options->n_ranks, mine = t->options->rank;
     for (uint32_t i = mine + 1; i < n_ranks; i++)
@@ -442,27 +442,27 @@ static lh_status missing(const tcp *t, lh_error *err)
 }
 
 /* Waits until all higher ranks are connected, then stops listening. */
-static lh_status receive_guests(tcp *t, lh_error *err)
+static lh_status accept_higher_ranks(tcp *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     while (first_missing(t, o->rank + 1) < o->n_ranks) {
-        lhi_hello h;
+        lhi_handshake_message h;
         uint32_t spoke = UINT32_MAX;
         if (lhi_now_ns() >= t->until_ns)
-            return missing(t, err);
+            return fail_missing(t, err);
         /* The only message expected from rank 0 now is a refusal. */
-        if (look_around(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
+        if (poll_all(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
                         &spoke))
             spoke = 0;
         if (spoke == UINT32_MAX)
             continue;
-        LHI_TRY(hear(t, t->fds[spoke], LHI_HELLO_REFUSE, spoke, &h,
-                     lhi_now_ns() + LHI_GREETING_NS, err));
+        LHI_TRY(receive_message(t, t->fds[spoke], LHI_HANDSHAKE_REFUSE, spoke, &h,
+                     lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS, err));
         return lhi_fail(err, LH_EIO, "rank %u: it speaks out of turn", spoke);
     }
     close(t->listener);
     t->listener = -1;
-    lhi_guests_close_all(&t->guests);
+    lhi_pending_close_all(&t->guests);
     return LH_OK;
 }
 
@@ -475,7 +475,7 @@ static int make_socket(tcp *t, int family)
     do
         fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     while (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
-           lhi_guests_drop_one(&t->guests));
+           lhi_pending_drop_oldest(&t->guests));
     return fd;
 }
 
@@ -497,7 +497,7 @@ static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
 
 /* Listens on the local address of this connection, under which other ranks can
  * reach this one. */
-static lh_status listen_beside(tcp *t, int fd, lh_error *err)
+static lh_status listen_on_local_address(tcp *t, int fd, lh_error *err)
 {
     struct sockaddr_storage mine;
     socklen_t size = sizeof mine;
@@ -528,16 +528,16 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
     lh_status status = LH_OK;
     if (error) {
         char name[LHI_ADDRESS_TEXT];
-        lhi_address_name(a, size, name);
+        lhi_address_format(a, size, name);
         t->cut = true;
         status = lhi_fail(err, LH_EIO, "rank %u is not to be had at %s: %s", to,
                           name, strerror(error));
     }
     lhi_set_tcp_options(fd);
     if (status == LH_OK && t->listener < 0)
-        status = listen_beside(t, fd, err);
+        status = listen_on_local_address(t, fd, err);
     if (status == LH_OK)
-        status = greet(t, fd, to, t->until_ns, err);
+        status = run_handshake(t, fd, to, t->until_ns, err);
     if (status == LH_OK)
         t->fds[to] = fd;
     else
@@ -546,7 +546,7 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
 }
 
 /* Retries until it succeeds, is rejected, or the timeout expires. */
-static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
+static lh_status connect_with_retry(tcp *t, const struct sockaddr_storage *a,
                                    socklen_t size, uint32_t to, lh_error *err)
 {
     int64_t pause_ns = 20 * ms_ns;
@@ -578,11 +578,11 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
     size += sizeof extra->bytes;
     lh_status status = LH_OK;
     for (uint32_t i = 1; i < o->n_ranks && status == LH_OK; i++) {
-        lhi_hello h = greeting(t, LHI_HELLO_TABLE);
+        lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_TABLE);
         h.more = (uint32_t)size;
-        lhi_prove(o->secret, o->secret_size, "table", &t->shakes[i], bytes,
+        lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[i], bytes,
                   size, h.mac);
-        if (!say(t, t->fds[i], &h, bytes, lhi_now_ns() + LHI_GREETING_NS))
+        if (!send_message(t, t->fds[i], &h, bytes, lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS))
             status = lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", i,
                               strerror(errno));
     }
@@ -594,10 +594,10 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     size_t size = (size_t)o->n_ranks * LHI_ADDRESS_BYTES;
-    lhi_hello h;
+    lhi_handshake_message h;
     /* Rank 0 times out first and sends the reason. */
     int64_t until_ns = t->until_ns + 1000 * ms_ns;
-    LHI_TRY(hear(t, t->fds[0], LHI_HELLO_TABLE, 0, &h, until_ns, err));
+    LHI_TRY(receive_message(t, t->fds[0], LHI_HANDSHAKE_TABLE, 0, &h, until_ns, err));
     if (h.more != size + sizeof extra->bytes)
         return lhi_fail(err, LH_EIO, "rank 0: a table of %u bytes", h.more);
     unsigned char *bytes = malloc(h.more);
@@ -607,9 +607,9 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     unsigned char mac[LHI_MAC_BYTES];
     if (!read_until(t, t->fds[0], bytes, h.more, until_ns))
         status = lhi_fail(err, LH_EIO, "rank 0: connection lost");
-    lhi_prove(o->secret, o->secret_size, "table", &t->shakes[0], bytes, h.more,
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[0], bytes, h.more,
               mac);
-    if (status == LH_OK && !lhi_mac_is(mac, h.mac))
+    if (status == LH_OK && !lhi_mac_equals(mac, h.mac))
         status = lhi_fail(err, LH_EIO, "rank 0: its table was changed");
     if (status == LH_OK) {
         memcpy(t->addresses, bytes, size);
@@ -620,15 +620,15 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
 }
 
 /* On rank 0, waits until each rank has reported its connections complete. */
-static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
+static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
 {
     uint32_t n = t->options->n_ranks, left = n - 1;
     bool *ready = calloc(n, sizeof *ready);
     lh_status status = ready ? LH_OK : lhi_fail_nomem(err);
     while (status == LH_OK && left > 0) {
-        lhi_hello h;
+        lhi_handshake_message h;
         uint32_t spoke = UINT32_MAX, late = 1;
-        look_around(t, -1, 0, until_ns, &spoke);
+        poll_all(t, -1, 0, until_ns, &spoke);
         while (late < n && ready[late])
             late++;
         if (spoke == UINT32_MAX && lhi_now_ns() < until_ns)
@@ -636,7 +636,7 @@ static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
         if (spoke == UINT32_MAX) /* sets the error from its message */
             spoke = late;
         status =
-            hear(t, t->fds[spoke], LHI_HELLO_READY, spoke, &h, until_ns, err);
+            receive_message(t, t->fds[spoke], LHI_HANDSHAKE_READY, spoke, &h, until_ns, err);
         if (status != LH_OK)
             break;
         left -= !ready[spoke];
@@ -650,24 +650,24 @@ static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
 static lh_status start_together(tcp *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
-    lhi_hello h = greeting(t, o->rank ? LHI_HELLO_READY : LHI_HELLO_GO), got;
+    lhi_handshake_message h = make_message(t, o->rank ? LHI_HANDSHAKE_READY : LHI_HANDSHAKE_GO), got;
     int64_t until_ns = t->until_ns + 2000 * ms_ns;
     if (o->rank) {
-        say(t, t->fds[0], &h, NULL, until_ns);
-        return hear(t, t->fds[0], LHI_HELLO_GO, 0, &got,
+        send_message(t, t->fds[0], &h, NULL, until_ns);
+        return receive_message(t, t->fds[0], LHI_HANDSHAKE_GO, 0, &got,
                     until_ns + 1000 * ms_ns, err);
     }
-    LHI_TRY(hear_ready(t, until_ns, err));
+    LHI_TRY(receive_ready(t, until_ns, err));
     for (uint32_t i = 1; i < o->n_ranks; i++)
-        if (!say(t, t->fds[i], &h, NULL, until_ns))
+        if (!send_message(t, t->fds[i], &h, NULL, until_ns))
             return lhi_fail(err, LH_EIO, "rank %u: connection lost", i);
     return LH_OK;
 }
 
 /* Extends the timeout once all ranks are present, for the remaining steps. */
-static void allow_more_time(tcp *t)
+static void extend_timeout(tcp *t)
 {
-    int64_t until_ns = lhi_now_ns() + LHI_GREETING_NS;
+    int64_t until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS;
     if (until_ns > t->until_ns)
         t->until_ns = until_ns;
 }
@@ -677,54 +677,54 @@ static lh_status join(tcp *t, lh_error *err)
     const lhi_tcp_options *o = t->options;
     struct sockaddr_storage a;
     socklen_t size = 0;
-    LHI_TRY(lhi_address_find(o->host ? o->host : "127.0.0.1", o->port, &a,
+    LHI_TRY(lhi_address_resolve(o->host ? o->host : "127.0.0.1", o->port, &a,
                              &size, err));
     if (o->rank == 0) {
         LHI_TRY(lhi_listen_at(&a, size, 0, &t->listener, &t->port, err));
-        LHI_TRY(receive_guests(t, err));
-        allow_more_time(t);
+        LHI_TRY(accept_higher_ranks(t, err));
+        extend_timeout(t);
         LHI_TRY(send_table(t, t->extra, err));
     } else {
-        LHI_TRY(connect_and_greet(t, &a, size, 0, err));
+        LHI_TRY(connect_with_retry(t, &a, size, 0, err));
         lhi_tcp_extra extra;
         LHI_TRY(receive_table(t, &extra, err));
-        allow_more_time(t);
+        extend_timeout(t);
         LHI_TRY(t->told(t->context, o, &extra, err));
         for (uint32_t i = 1; i < o->rank; i++) {
             size = lhi_address_read(t->addresses + i * LHI_ADDRESS_BYTES, &a);
-            LHI_TRY(connect_and_greet(t, &a, size, i, err));
+            LHI_TRY(connect_with_retry(t, &a, size, i, err));
         }
-        LHI_TRY(receive_guests(t, err));
+        LHI_TRY(accept_higher_ranks(t, err));
     }
     return start_together(t, err);
 }
 
 static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 {
-    if (!lhi_hello_can_prove())
+    if (!lhi_handshake_can_authenticate())
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "this build has no tcp transport: it was made without "
                         "OpenSSL (libssl-dev)");
-    if (o->n_ranks == 0 || o->n_ranks > LHI_NET_MOST_RANKS ||
+    if (o->n_ranks == 0 || o->n_ranks > LHI_NET_MAX_RANKS ||
         o->rank >= o->n_ranks)
         return lhi_fail(err, LH_EINVAL, "there is no rank %u of %u", o->rank,
                         o->n_ranks);
-    if (o->n_rails > LHI_MOST_RAILS)
+    if (o->n_rails > LHI_MAX_RAILS)
         return lhi_fail(err, LH_EINVAL, "there are at most %d rails, not %u",
-                        LHI_MOST_RAILS, o->n_rails);
-    if (o->secret_size < LHI_SECRET_LEAST)
+                        LHI_MAX_RAILS, o->n_rails);
+    if (o->secret_size < LHI_SECRET_MIN_BYTES)
         return lhi_fail(err, LH_EINVAL,
                         "the job's secret has %zu bytes; it needs at least %d",
-                        o->secret_size, LHI_SECRET_LEAST);
+                        o->secret_size, LHI_SECRET_MIN_BYTES);
     return LH_OK;
 }
 
 static lh_status allocate(tcp *t, lh_error *err)
 {
     uint32_t n = t->options->n_ranks, above = n - t->options->rank - 1;
-    uint32_t least = n - 1 + OTHER_FILES + FEWEST_GUESTS;
-    uint32_t best = n - 1 + OTHER_FILES + above + LHI_GUESTS_BESIDES;
-    uint32_t files = lhi_free_files(best);
+    uint32_t least = n - 1 + OTHER_FILES + MIN_PENDING;
+    uint32_t best = n - 1 + OTHER_FILES + above + LHI_PENDING_EXTRA;
+    uint32_t files = lhi_count_free_files(best);
     if (files < least)
         return lhi_fail(err, LH_EIO,
                         "rank %u has to open %u files for its connections to "
@@ -736,15 +736,15 @@ static lh_status allocate(tcp *t, lh_error *err)
     t->shakes = calloc(n, sizeof *t->shakes);
     for (uint32_t i = 0; t->fds && i < n; i++)
         t->fds[i] = -1;
-    LHI_TRY(lhi_guests_init(&t->guests, files - (n - 1) - OTHER_FILES, err));
-    t->polls = calloc((size_t)t->guests.most + 2 + n, sizeof *t->polls);
+    LHI_TRY(lhi_pending_init(&t->guests, files - (n - 1) - OTHER_FILES, err));
+    t->polls = calloc((size_t)t->guests.capacity + 2 + n, sizeof *t->polls);
     return t->fds && t->addresses && t->shakes && t->polls
                ? LH_OK
                : lhi_fail_nomem(err);
 }
 
 lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
-                       lhi_tcp_told *told, void *context, int *fds,
+                       lhi_tcp_extra_callback *told, void *context, int *fds,
                        unsigned char *keys, lh_error *err)
 {
     tcp t = {.options = o,
@@ -753,8 +753,8 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
              .told = told,
              .context = context};
     LHI_TRY(check_options(o, err));
-    t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_NS);
-    lhi_job_digest(o->job ? o->job : "", t.job);
+    t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_TIMEOUT_NS);
+    lhi_compute_job_digest(o->job ? o->job : "", t.job);
     lh_error e = {0};
     lh_status status = allocate(&t, &e);
     if (status == LH_OK)
@@ -762,7 +762,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
         if (status == LH_OK) {
             fds[i] = t.fds[i];
-            lhi_prove(o->secret, o->secret_size, "frames", &t.shakes[i], NULL,
+            lhi_handshake_compute_mac(o->secret, o->secret_size, "frames", &t.shakes[i], NULL,
                       0, keys + (size_t)i * LHI_MAC_BYTES);
         } else if (t.fds[i] >= 0) { /* waiting ranks receive the reason */
             refuse(&t, t.fds[i], e.text);
@@ -771,7 +771,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     }
     if (t.listener >= 0)
         close(t.listener);
-    lhi_guests_fini(&t.guests);
+    lhi_pending_fini(&t.guests);
     free(t.polls);
     free(t.fds);
     free(t.addresses);

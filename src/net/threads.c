@@ -34,7 +34,7 @@ static void *thread_main(void *of)
 
 /* Returns the run's status: the causing rank's own, not that of ranks that
  * ended because of it. */
-static lh_status sum_up(const rank_thread *ranks, uint32_t n, lh_error *err)
+static lh_status summarise_failure(const rank_thread *ranks, uint32_t n, lh_error *err)
 {
     const rank_thread *worst = NULL;
     for (uint32_t i = 0; i < n; i++)
@@ -84,7 +84,7 @@ lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
                                  .result = results ? &results[i] : NULL};
     if (status == LH_OK) {
         start_and_join(ranks, n);
-        status = sum_up(ranks, n, err);
+        status = summarise_failure(ranks, n, err);
     }
     free(ranks);
     free(nets);

@@ -46,12 +46,12 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #define TAG_DATA (UINT64_C(1) << 63)
 #define TAG_RANK_BITS 12
 #define TAG_RANK ((UINT64_C(1) << TAG_RANK_BITS) - 1)
-_Static_assert(LHI_NET_MOST_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
+_Static_assert(LHI_NET_MAX_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
 
-enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES, MOST_ROUNDS = 100 };
+enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES, MAX_PROGRESS_CALLS = 100 };
 static const int64_t ms_ns = 1000000;
 /* Time after a lost connection in which its reason may still arrive. */
-#define LOST_NS INT64_C(500000000)
+#define LOSS_REASON_TIMEOUT_NS INT64_C(500000000)
 
 typedef struct ucx ucx;
 
@@ -63,27 +63,27 @@ typedef struct job {
     lhi_net_op *op; /* NULL: a frame, or cancelled */
     void *request;
     unsigned char bytes[]; /* frame contents */
-} job;
+} ucx_request;
 
 /* An incoming frame, in order of arrival. */
-typedef struct coming {
-    struct coming *next;
+typedef struct next_pass {
+    struct next_pass *next;
     ucx *of;
     bool there, bad;
     size_t size;
     uint32_t from;
     unsigned char bytes[];
-} coming;
+} incoming_frame;
 
 /* State of a peer. */
-typedef struct peer_end {
+typedef struct ucx_peer {
     ucp_ep_h ep; /* NULL: none, or closed */
     int64_t heard_ns, spoke_ns;
     /* Loss reported by UCX: reason and time. An orderly shutdown or a failure
      * reason from the peer may still be in unread frames. */
     ucs_status_t lost;
     int64_t lost_ns;
-} peer_end;
+} ucx_peer;
 
 /* The endpoint. */
 struct ucx {
@@ -96,9 +96,9 @@ struct ucx {
     uint64_t frame_tag, data_tag; /* the job's */
     bool stop, told, said_bye;
     pthread_t thread;
-    peer_end *ends;
-    job *jobs;
-    coming *first, *last;
+    ucx_peer *ends;
+    ucx_request *jobs;
+    incoming_frame *first, *last;
     int64_t silence_ns;
     void (*closed)(void *context);
     void *closed_context;
@@ -114,28 +114,28 @@ static void poke(ucx *u)
 
 /* Progresses UCX a limited number of times, so that one busy sender cannot
  * block all others. */
-static void carry_on(const ucx *u)
+static void progress(const ucx *u)
 {
-    for (int i = 0; i < MOST_ROUNDS; i++)
+    for (int i = 0; i < MAX_PROGRESS_CALLS; i++)
         if (!u->call.worker_progress(u->worker))
             return;
 }
 
 /* ---- requests in progress ---- */
 
-static job *job_make(ucx *u, uint32_t peer, lhi_net_op *op, size_t bytes)
+static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op, size_t bytes)
 {
-    job *j = malloc(sizeof *j + bytes);
+    ucx_request *j = malloc(sizeof *j + bytes);
     if (!j)
         return NULL;
-    *j = (job){.next = u->jobs, .of = u, .peer = peer, .op = op};
+    *j = (ucx_request){.next = u->jobs, .of = u, .peer = peer, .op = op};
     if (u->jobs)
         u->jobs->before = j;
     u->jobs = j;
     return j;
 }
 
-static void job_free(job *j)
+static void request_release(ucx_request *j)
 {
     if (j->before)
         j->before->next = j->next;
@@ -149,7 +149,7 @@ static void job_free(job *j)
 /* Records a lost connection for the timers. */
 static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
 {
-    peer_end *e = &u->ends[peer];
+    ucx_peer *e = &u->ends[peer];
     if (e->lost_ns)
         return;
     e->lost = status;
@@ -160,13 +160,13 @@ static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
 /* Completion callback of sends; the lock is held, as in all callbacks. */
 static void sent(void *request, ucs_status_t status, void *of)
 {
-    job *j = of;
+    ucx_request *j = of;
     ucx *u = j->of;
     if (status != UCS_OK)
         note_lost(u, j->peer, status);
     if (j->op)
-        lhi_proto_sent(&u->proto, j->op, status == UCS_OK ? LH_OK : LH_EIO);
-    job_free(j);
+        lhi_proto_payload_sent(&u->proto, j->op, status == UCS_OK ? LH_OK : LH_EIO);
+    request_release(j);
     if (request)
         u->call.request_free(request);
 }
@@ -175,30 +175,30 @@ static void sent(void *request, ucs_status_t status, void *of)
 static void received(void *request, ucs_status_t status,
                      const ucp_tag_recv_info_t *info, void *of)
 {
-    job *j = of;
+    ucx_request *j = of;
     ucx *u = j->of;
     lhi_net_op *op = j->op;
     if (op)
-        op->own = NULL;
+        op->transport_data = NULL;
     if (op && status == UCS_OK && info->length == op->size)
-        lhi_proto_filled(&u->proto, op, NULL, NULL);
+        lhi_proto_payload_received(&u->proto, op, NULL, NULL);
     else if (status != UCS_OK && status != UCS_ERR_CANCELED)
         note_lost(u, j->peer, status);
     else if (op && status == UCS_OK)
         lhi_failure_set(u->proto.net.failure, j->peer,
                         "it sent fewer bytes than it said");
-    job_free(j);
+    request_release(j);
     u->call.request_free(request);
 }
 
 /* Progresses for at most `limit_ns` until `op` has no request left (NULL: none
  * at all); sleeps between attempts. */
-static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
+static void wait_requests(ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
     int64_t until_ns = lhi_now_ns() + limit_ns;
     for (;;) {
-        carry_on(u);
-        const job *j = u->jobs;
+        progress(u);
+        const ucx_request *j = u->jobs;
         while (j && op && j->op != op)
             j = j->next;
         if (!j || lhi_now_ns() >= until_ns)
@@ -208,9 +208,9 @@ static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
 }
 
 /* Closes the peer's UCX endpoint; its requests complete with an error. */
-static void cut(ucx *u, uint32_t peer)
+static void close_peer(ucx *u, uint32_t peer)
 {
-    peer_end *e = &u->ends[peer];
+    ucx_peer *e = &u->ends[peer];
     if (!e->ep)
         return;
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -235,9 +235,9 @@ static uint64_t tag_of_data(const ucx *u, uint64_t id)
 }
 
 /* Sends a tagged message. */
-static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
+static void post(ucx *u, ucx_request *j, const void *bytes, size_t size, uint64_t tag)
 {
-    peer_end *e = &u->ends[j->peer];
+    ucx_peer *e = &u->ends[j->peer];
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA,
                              .cb.send = sent,
@@ -263,14 +263,14 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
 {
     ucx *u = (ucx *)p;
     if (f->kind == LHI_FRAME_DATA) {
-        job *j = job_make(u, to, op, 0);
+        ucx_request *j = request_make(u, to, op, 0);
         if (!j)
             return lhi_fail_nomem(err);
         post(u, j, payload, (size_t)f->size, tag_of_data(u, f->id));
         return LH_OK;
     }
     size_t size = (size_t)lhi_frame_payload(f);
-    job *j = job_make(u, to, NULL, LHI_FRAME_BYTES + size);
+    ucx_request *j = request_make(u, to, NULL, LHI_FRAME_BYTES + size);
     if (!j)
         return lhi_fail_nomem(err);
     lhi_frame_write(f, j->bytes);
@@ -278,14 +278,14 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
         memcpy(j->bytes + LHI_FRAME_BYTES, payload, size);
     post(u, j, j->bytes, LHI_FRAME_BYTES + size, u->frame_tag | p->net.rank);
     if (op) /* its bytes are copied */
-        lhi_proto_sent(p, op, LH_OK);
+        lhi_proto_payload_sent(p, op, LH_OK);
     return LH_OK;
 }
 
 static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     ucx *u = (ucx *)p;
-    job *j = job_make(u, op->peer, op, 0);
+    ucx_request *j = request_make(u, op->peer, op, 0);
     if (!j)
         return lhi_fail_nomem(err);
     ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -297,37 +297,37 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
         u->call.tag_recv_nbx(u->worker, op->data, op->size,
                              tag_of_data(u, op->id), UINT64_MAX, &how);
     if (UCS_PTR_IS_ERR(r)) {
-        job_free(j);
+        request_release(j);
         return lhi_fail(err, LH_EIO, "cannot receive from rank %u: %s",
                         op->peer, u->call.status_string(UCS_PTR_STATUS(r)));
     }
     j->request = r;
-    op->own = j;
+    op->transport_data = j;
     return LH_OK;
 }
 
-static bool ucx_withdraw(lhi_proto *p, lhi_net_op *op)
+static bool ucx_cancel(lhi_proto *p, lhi_net_op *op)
 {
     ucx *u = (ucx *)p;
-    job *j = u->jobs;
+    ucx_request *j = u->jobs;
     while (j && j->op != op)
         j = j->next;
     if (!j)
         return false;
     if (!j->request) { /* never sent */
-        job_free(j);
+        request_release(j);
         return true;
     }
     if (op->receives)
         u->call.request_cancel(u->worker, j->request);
-    wait_jobs(u, op, op->receives ? 300 * ms_ns : 0);
+    wait_requests(u, op, op->receives ? 300 * ms_ns : 0);
     for (j = u->jobs; j && j->op != op; j = j->next)
         ;
     if (!j)
         return op->receives;
     /* Transfer in progress: only closing the UCX endpoint stops it. */
-    cut(u, op->peer);
-    wait_jobs(u, op, 1000 * ms_ns);
+    close_peer(u, op->peer);
+    wait_requests(u, op, 1000 * ms_ns);
     for (j = u->jobs; j && j->op != op; j = j->next)
         ;
     if (j)
@@ -338,21 +338,21 @@ static bool ucx_withdraw(lhi_proto *p, lhi_net_op *op)
 static const lhi_carrier ucx_carrier = {
     .frame = ucx_frame,
     .expect = ucx_expect,
-    .withdraw = ucx_withdraw,
+    .cancel = ucx_cancel,
 };
 
 /* ---- incoming messages ---- */
 
-static void frame_there(void *request, ucs_status_t status,
+static void frame_received(void *request, ucs_status_t status,
                         const ucp_tag_recv_info_t *info, void *of)
 {
-    coming *c = of;
+    incoming_frame *c = of;
     c->there = true;
     c->bad = status != UCS_OK || info->length != c->size;
     c->of->call.request_free(request);
 }
 
-static void thrown_away(void *request, ucs_status_t status,
+static void discard_done(void *request, ucs_status_t status,
                         const ucp_tag_recv_info_t *info, void *of)
 {
     (void)status, (void)info;
@@ -361,19 +361,19 @@ static void thrown_away(void *request, ucs_status_t status,
 
 /* Receives and discards a message from outside the job, or for a cancelled
  * receive, which UCX would otherwise store until the end of the run. */
-static void throw_away(ucx *u, ucp_tag_message_h m)
+static void discard_message(ucx *u, ucp_tag_message_h m)
 {
     static char nowhere;
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA |
                                              UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                             .cb.recv = thrown_away,
+                             .cb.recv = discard_done,
                              .user_data = u};
     u->call.tag_msg_recv_nbx(u->worker, &nowhere, 0, m, &p);
 }
 
 /* Starts receiving all frames that have arrived. */
-static lh_status take_frames(ucx *u, lh_error *err)
+static lh_status receive_frames(ucx *u, lh_error *err)
 {
     for (;;) {
         ucp_tag_recv_info_t info;
@@ -381,12 +381,12 @@ static lh_status take_frames(ucx *u, lh_error *err)
         if (!m)
             return LH_OK;
         if ((info.sender_tag & ~TAG_RANK) != u->frame_tag) {
-            throw_away(u, m);
+            discard_message(u, m);
             continue;
         }
         if (info.length < LHI_FRAME_BYTES || info.length > FRAME_MOST)
             return lhi_fail(err, LH_EIO, "a frame of %zu bytes", info.length);
-        coming *c = calloc(1, sizeof *c + info.length);
+        incoming_frame *c = calloc(1, sizeof *c + info.length);
         if (!c)
             return lhi_fail_nomem(err);
         c->of = u;
@@ -400,7 +400,7 @@ static lh_status take_frames(ucx *u, lh_error *err)
         ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA |
                                                  UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                                 .cb.recv = frame_there,
+                                 .cb.recv = frame_received,
                                  .user_data = c};
         ucs_status_ptr_t r =
             u->call.tag_msg_recv_nbx(u->worker, c->bytes, c->size, m, &p);
@@ -411,12 +411,12 @@ static lh_status take_frames(ucx *u, lh_error *err)
 }
 
 /* Handles one frame. */
-static lh_status use_frame(ucx *u, const coming *c, lh_error *err)
+static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
 {
     lhi_frame f;
     void *into = NULL;
     lhi_net_op *op = NULL;
-    lhi_kept *kept = NULL;
+    lhi_unexpected *kept = NULL;
     const unsigned char *payload = c->bytes + LHI_FRAME_BYTES;
     if (c->bad)
         return lhi_fail(err, LH_EIO, "a frame that was cut off");
@@ -427,31 +427,31 @@ static lh_status use_frame(ucx *u, const coming *c, lh_error *err)
                         c->size - LHI_FRAME_BYTES);
     if (f.kind == LHI_FRAME_ABORT) {
         char text[LHI_ABORT_BYTES + 1];
-        lhi_wire_text(payload, (size_t)f.size, text, sizeof text);
-        lhi_failure_tell(u->proto.net.failure, c->from, text);
+        lhi_wire_sanitise_text(payload, (size_t)f.size, text, sizeof text);
+        lhi_failure_set_reported(u->proto.net.failure, c->from, text);
         u->told = true;
         return LH_OK;
     }
-    LHI_TRY(lhi_proto_frame(&u->proto, c->from, &f, &into, &op, &kept, err));
+    LHI_TRY(lhi_proto_frame_received(&u->proto, c->from, &f, &into, &op, &kept, err));
     if (into && f.size)
         memcpy(into, payload, (size_t)f.size);
-    return op || kept ? lhi_proto_filled(&u->proto, op, kept, err) : LH_OK;
+    return op || kept ? lhi_proto_payload_received(&u->proto, op, kept, err) : LH_OK;
 }
 
 /* Handles complete frames in order of arrival. */
-static void use_frames(ucx *u)
+static void handle_frames(ucx *u)
 {
     lh_error err = {0};
-    if (take_frames(u, &err) != LH_OK)
+    if (receive_frames(u, &err) != LH_OK)
         lhi_failure_set(u->proto.net.failure, u->proto.net.rank, err.text);
     while (u->first && u->first->there) {
-        coming *c = u->first;
+        incoming_frame *c = u->first;
         u->first = c->next;
         bool known =
             c->from < u->proto.net.n_ranks && c->from != u->proto.net.rank;
         if (known)
             u->ends[c->from].heard_ns = lhi_now_ns();
-        if (known && use_frame(u, c, &err) != LH_OK) {
+        if (known && handle_frame(u, c, &err) != LH_OK) {
             char why[600];
             snprintf(why, sizeof why, "rank %u does not understand it: %s",
                      u->proto.net.rank, err.text);
@@ -466,11 +466,11 @@ static void use_frames(ucx *u)
 static void send_all(ucx *u, const lhi_frame *f, const void *payload)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
-        if (u->ends[i].ep && !u->proto.peers[i].left)
+        if (u->ends[i].ep && !u->proto.peers[i].has_shut_down)
             ucx_frame(&u->proto, i, f, payload, NULL, NULL);
 }
 
-static void tell_failure(ucx *u)
+static void send_failure(ucx *u)
 {
     const char *why = lhi_failure_text(u->proto.net.failure);
     if (!why || u->told)
@@ -484,26 +484,26 @@ static void tell_failure(ucx *u)
 
 /* Extends all timeouts if this thread itself is late: the peers' activity
  * meanwhile is unknown. */
-static void forgive(ucx *u, int64_t late_ns, int64_t now_ns)
+static void extend_timeouts(ucx *u, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         u->ends[i].heard_ns =
-            lhi_later_ns(u->ends[i].heard_ns, late_ns, now_ns);
+            lhi_advance_time_ns(u->ends[i].heard_ns, late_ns, now_ns);
 }
 
 /* Runs the timers; `due_ns`: time at which this call was due, 0: none. */
-static void look_at_clock(ucx *u, int64_t due_ns)
+static void run_timers(ucx *u, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns();
     if (lhi_failure_text(u->proto.net.failure))
         return;
     if (due_ns && now_ns - due_ns > u->silence_ns / 8)
-        forgive(u, now_ns - due_ns, now_ns);
+        extend_timeouts(u, now_ns - due_ns, now_ns);
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++) {
-        const peer_end *e = &u->ends[i];
-        if (!e->ep || u->proto.peers[i].left)
+        const ucx_peer *e = &u->ends[i];
+        if (!e->ep || u->proto.peers[i].has_shut_down)
             continue;
-        if (e->lost_ns && now_ns - e->lost_ns > LOST_NS) {
+        if (e->lost_ns && now_ns - e->lost_ns > LOSS_REASON_TIMEOUT_NS) {
             char why[200];
             snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
                      u->proto.net.rank, u->call.status_string(e->lost));
@@ -528,10 +528,10 @@ static void *thread_main(void *of)
     int64_t due_ns = 0;
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
-        carry_on(u);
-        use_frames(u);
-        look_at_clock(u, due_ns);
-        tell_failure(u);
+        progress(u);
+        handle_frames(u);
+        run_timers(u, due_ns);
+        send_failure(u);
         due_ns = lhi_now_ns() + u->silence_ns / 16;
         bool stop = u->stop;
         /* An armed worker wakes poll() on the next event. */
@@ -562,7 +562,7 @@ static void ucx_abort(lhi_net *net, const char *reason)
 static bool all_left(const ucx *u)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
-        if (i != u->proto.net.rank && !u->proto.peers[i].left)
+        if (i != u->proto.net.rank && !u->proto.peers[i].has_shut_down)
             return false;
     return true;
 }
@@ -570,7 +570,7 @@ static bool all_left(const ucx *u)
 /* Sends the orderly shutdown, or the reason of the failure. Then waits briefly
  * for the others' shutdown, because closing this endpoint would lose messages
  * in transit to them. */
-static void take_leave(ucx *u)
+static void shut_down(ucx *u)
 {
     pthread_mutex_lock(&u->proto.lock);
     bool failed = lhi_failure_text(u->proto.net.failure) != NULL;
@@ -578,7 +578,7 @@ static void take_leave(ucx *u)
     u->said_bye = !failed;
     if (!failed)
         send_all(u, &bye, NULL);
-    tell_failure(u);
+    send_failure(u);
     int64_t until_ns = lhi_now_ns() + (failed ? 300 : 2000) * ms_ns;
     while (lhi_now_ns() < until_ns &&
            (failed ? u->jobs != NULL : !all_left(u))) {
@@ -595,29 +595,29 @@ static void take_leave(ucx *u)
 
 static void ucx_free(ucx *u)
 {
-    job *next;
-    for (job *j = u->jobs; j; j = next) {
+    ucx_request *next;
+    for (ucx_request *j = u->jobs; j; j = next) {
         next = j->next;
         j->op = NULL;
         if (j->request)
             u->call.request_cancel(u->worker, j->request);
         else
-            job_free(j);
+            request_release(j);
     }
     for (uint32_t i = 0; u->ends && i < u->proto.net.n_ranks; i++)
-        cut(u, i);
+        close_peer(u, i);
     if (u->worker) {
-        wait_jobs(u, NULL, 500 * ms_ns);
-        take_frames(u, NULL); /* discards late messages */
-        carry_on(u);
+        wait_requests(u, NULL, 500 * ms_ns);
+        receive_frames(u, NULL); /* discards late messages */
+        progress(u);
         u->call.worker_destroy(u->worker);
     }
     if (u->context)
         u->call.cleanup(u->context);
     while (u->jobs)
-        job_free(u->jobs);
+        request_release(u->jobs);
     while (u->first) {
-        coming *c = u->first;
+        incoming_frame *c = u->first;
         u->first = c->next;
         free(c);
     }
@@ -632,7 +632,7 @@ static void ucx_close(lhi_net *net)
 {
     ucx *u = (ucx *)net;
     lhi_proto_drain(&u->proto);
-    take_leave(u);
+    shut_down(u);
     pthread_join(u->thread, NULL);
     void (*closed)(void *context) = u->closed;
     void *context = u->closed_context;
@@ -645,7 +645,7 @@ static const lhi_net_ops ucx_ops = {
     .name = "ucx",
     .send = lhi_proto_send,
     .receive = lhi_proto_receive,
-    .withdraw = lhi_proto_withdraw,
+    .cancel = lhi_proto_cancel,
     .abort = ucx_abort,
     .close = ucx_close,
 };
@@ -653,11 +653,11 @@ static const lhi_net_ops ucx_ops = {
 /* ---- start ---- */
 
 /* Fills this rank's address record. */
-static lh_status write_card(ucx *u, lhi_ucx_card *mine, lh_error *err)
+static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;
     size_t size = 0;
-    LHI_TRY(lhi_ucx_expect(
+    LHI_TRY(lhi_ucx_check_status(
         &u->call, u->call.worker_get_address(u->worker, &address, &size),
         "say where it is", err));
     lh_status status = LH_OK;
@@ -689,29 +689,29 @@ static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
 /* All-gathers the address records. `status`: result of this rank's earlier
  * steps; on failure it sends an empty record, since the others would wait for
  * it. */
-static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o,
-                                lhi_ucx_card *cards, lh_status status,
+static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
+                                lhi_ucx_record *cards, lh_status status,
                                 lh_error *err)
 {
     lh_error ignored;
-    unsigned char *bytes = calloc(o->n_ranks, LHI_UCX_CARD_BYTES);
+    unsigned char *bytes = calloc(o->n_ranks, LHI_UCX_RECORD_BYTES);
     if (!bytes)
         return lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = write_card(u, &cards[o->rank], err);
+        status = write_record(u, &cards[o->rank], err);
     if (status != LH_OK)
         cards[o->rank].size = 0;
-    lhi_ucx_card_write(&cards[o->rank],
-                       bytes + (size_t)o->rank * LHI_UCX_CARD_BYTES);
-    lh_status exchanged = o->exchange(o->context, bytes, LHI_UCX_CARD_BYTES,
+    lhi_ucx_record_write(&cards[o->rank],
+                       bytes + (size_t)o->rank * LHI_UCX_RECORD_BYTES);
+    lh_status exchanged = o->exchange(o->context, bytes, LHI_UCX_RECORD_BYTES,
                                       status == LH_OK ? err : &ignored);
     if (status == LH_OK)
         status = exchanged;
     for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++) {
-        status = lhi_ucx_card_read(bytes + (size_t)i * LHI_UCX_CARD_BYTES,
+        status = lhi_ucx_record_read(bytes + (size_t)i * LHI_UCX_RECORD_BYTES,
                                    &cards[i], err);
         if (status != LH_OK)
-            lhi_wrap(err, "rank %u", i);
+            lhi_fail_add_context(err, "rank %u", i);
         else if (cards[i].size == 0)
             status =
                 lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
@@ -724,7 +724,7 @@ static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o,
 
 /* Connects to all peers' workers. */
 static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
-                             const lhi_ucx_card *cards, lh_error *err)
+                             const lhi_ucx_record *cards, lh_error *err)
 {
     int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < o->n_ranks; i++) {
@@ -738,11 +738,11 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
         u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
         if (i == o->rank)
             continue;
-        lh_status status = lhi_ucx_expect(
+        lh_status status = lhi_ucx_check_status(
             &u->call, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
             "connect", err);
         if (status != LH_OK) {
-            lhi_wrap(err, "rank %u", i);
+            lhi_fail_add_context(err, "rank %u", i);
             return status;
         }
     }
@@ -751,7 +751,7 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
 
 static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
-    lhi_ucx_card *cards = calloc(o->n_ranks, sizeof *cards);
+    lhi_ucx_record *cards = calloc(o->n_ranks, sizeof *cards);
     u->ends = calloc(o->n_ranks, sizeof *u->ends);
     u->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!cards || !u->ends) {
@@ -764,7 +764,7 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
     if (status == LH_OK)
         status = lhi_ucx_make_worker(&u->call, o->loopback, o->n_ranks,
                                      &u->context, &u->worker, &u->efd, err);
-    status = exchange_cards(u, o, cards, status, err);
+    status = exchange_records(u, o, cards, status, err);
     if (status == LH_OK)
         status = connect_all(u, o, cards, err);
     free(cards);

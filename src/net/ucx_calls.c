@@ -27,7 +27,7 @@ lh_status lhi_ucx_load(lhi_ucx_calls *call, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_ucx_expect(const lhi_ucx_calls *call, ucs_status_t status,
+lh_status lhi_ucx_check_status(const lhi_ucx_calls *call, ucs_status_t status,
                          const char *what, lh_error *err)
 {
     if (status == UCS_OK)
@@ -41,18 +41,18 @@ static lh_status configure(const lhi_ucx_calls *call, bool loopback,
                            ucp_config_t **out, lh_error *err)
 {
     ucp_config_t *config = NULL;
-    LHI_TRY(lhi_ucx_expect(call, call->config_read(NULL, NULL, &config),
+    LHI_TRY(lhi_ucx_check_status(call, call->config_read(NULL, NULL, &config),
                            "read its settings", err));
     lh_status status = LH_OK;
     /* The user's environment has precedence. */
     if (loopback && !getenv("UCX_NET_DEVICES"))
-        status = lhi_ucx_expect(
+        status = lhi_ucx_check_status(
             call, call->config_modify(config, "NET_DEVICES", "lo"),
             "keep to loopback", err);
     /* Receives are posted before the bytes are sent, so UCX needs no
      * rendezvous. */
     if (status == LH_OK && !loopback && !getenv("UCX_RNDV_THRESH"))
-        status = lhi_ucx_expect(
+        status = lhi_ucx_check_status(
             call, call->config_modify(config, "RNDV_THRESH", "inf"),
             "be told to send at once", err);
     if (status == LH_OK)
@@ -75,12 +75,12 @@ lh_status lhi_ucx_make_worker(const lhi_ucx_calls *call, bool loopback,
     ucs_status_t got = call->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
                                           config, context);
     call->config_release(config);
-    LHI_TRY(lhi_ucx_expect(call, got, "start", err));
+    LHI_TRY(lhi_ucx_check_status(call, got, "start", err));
     ucp_worker_params_t how = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    LHI_TRY(lhi_ucx_expect(call, call->worker_create(*context, &how, worker),
+    LHI_TRY(lhi_ucx_check_status(call, call->worker_create(*context, &how, worker),
                            "make a worker", err));
-    return lhi_ucx_expect(call, call->worker_get_efd(*worker, efd),
+    return lhi_ucx_check_status(call, call->worker_get_efd(*worker, efd),
                           "sleep until something comes", err);
 }
 

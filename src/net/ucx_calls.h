@@ -48,7 +48,7 @@ lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
 
 /* Converts a UCX status to LH_OK or LH_EIO, with UCX's message: "UCX cannot
  * `what`". */
-lh_status lhi_ucx_expect(const lhi_ucx_calls *calls, ucs_status_t status,
+lh_status lhi_ucx_check_status(const lhi_ucx_calls *calls, ucs_status_t status,
                          const char *what, lh_error *err);
 
 /* Creates a worker for tagged messages with about `n_peers` peers, and its

@@ -32,7 +32,7 @@ typedef enum lhi_frame_kind {
 enum { LHI_FRAME_BYTES = 48, LHI_ABORT_BYTES = 480 };
 
 /* Maximum message size. */
-#define LHI_WIRE_MOST_BYTES (UINT64_C(1) << 48)
+#define LHI_WIRE_MAX_BYTES (UINT64_C(1) << 48)
 
 /* A frame header. */
 typedef struct lhi_frame {
@@ -77,7 +77,7 @@ lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
                              lhi_rail_head *out, lh_error *err);
 
 /* Copies a peer's text for display: without control bytes, NUL-terminated. */
-void lhi_wire_text(const unsigned char *bytes, size_t n, char *out,
+void lhi_wire_sanitise_text(const unsigned char *bytes, size_t n, char *out,
                    size_t room);
 
 #endif

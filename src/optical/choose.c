@@ -4,7 +4,7 @@
  * deadlines in place of CBA's labels. */
 #include "optical/choose.h"
 
-bool lhi_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
+bool lhi_assignment_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
                    uint32_t n_paths, uint32_t slots, lhi_circuit_grant *out)
 {
     uint64_t starts[LHI_MAX_WORDS];
@@ -25,11 +25,11 @@ static inline uint64_t after_free(const uint64_t *busy, uint32_t word)
     return ~busy[word] << 1 | carry;
 }
 
-double lhi_contiguity(const uint64_t *busy, uint32_t first, uint32_t last)
+double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first, uint32_t last)
 {
     uint32_t steps = 0;
     for (uint32_t j = first + 1; j <= last; j++)
-        steps += !lhi_slot_held(busy, j - 1) && lhi_slot_held(busy, j);
+        steps += !lhi_slot_is_occupied(busy, j - 1) && lhi_slot_is_occupied(busy, j);
     return last > first ? 1 - (double)steps / (double)(last - first) : 1;
 }
 
@@ -38,7 +38,7 @@ double lhi_contiguity(const uint64_t *busy, uint32_t first, uint32_t last)
  * b leaves a fibre with its previous steps, plus one if slot b-1 is free, minus
  * one if the slot after the block is occupied. The sum over all b and fibres is
  * an integer, so equal fitness compares as equal. */
-double lhi_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
+double lhi_assignment_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
                    uint32_t slots, const uint64_t *starts)
 {
     const lhi_spectrum *s = spectrum;
@@ -50,7 +50,7 @@ double lhi_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
         const uint64_t *busy = lhi_fibre(s, path->fibres[h]);
         uint64_t behind[LHI_MAX_WORDS];
         uint32_t before = 0, after = 0, steps = 0;
-        lhi_slots_down(busy, slots, s->n_words, behind);
+        lhi_slots_shift_down(busy, slots, s->n_words, behind);
         for (uint32_t w = 0; w < s->n_words; w++) {
             uint64_t free = after_free(busy, w);
             held += lhi_count_bits(busy[w]);
@@ -68,7 +68,7 @@ double lhi_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
     return contiguity / ((double)path->km * delta);
 }
 
-uint32_t lhi_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
+uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
                         uint32_t slots, const uint64_t *starts)
 {
     const lhi_spectrum *s = spectrum;
@@ -81,8 +81,8 @@ uint32_t lhi_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
             int32_t steps = 0;
             for (uint32_t h = 0; h < path->hops; h++) {
                 const uint64_t *busy = lhi_fibre(s, path->fibres[h]);
-                steps += b > 0 && !lhi_slot_held(busy, b - 1);
-                steps -= b + slots < s->slots && lhi_slot_held(busy, b + slots);
+                steps += b > 0 && !lhi_slot_is_occupied(busy, b - 1);
+                steps -= b + slots < s->slots && lhi_slot_is_occupied(busy, b + slots);
             }
             if (steps < best_steps) {
                 best_steps = steps;
@@ -102,7 +102,7 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
         const lhi_path *p = &r->paths->paths[i];
         if (!lhi_path_starts(s, p, slots, starts))
             continue;
-        double fitness = lhi_fitness(s, p, slots, starts);
+        double fitness = lhi_assignment_fitness(s, p, slots, starts);
         if (path && !(fitness > best))
             continue;
         best = fitness;
@@ -113,22 +113,22 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
         return false;
     *out = (lhi_circuit_grant){.path = path,
                                .first =
-                                   lhi_best_block(s, path, slots, best_starts),
+                                   lhi_assignment_best_block(s, path, slots, best_starts),
                                .slots = slots};
     return true;
 }
 
 /* A path with a number of slots, as compared by SLACK and CRITICAL. */
-typedef struct offer {
+typedef struct candidate {
     const lhi_path *path;
     uint32_t slots;
     int64_t takes_ns; /* from now to the arrival */
     int64_t delay_ns; /* criterion if the deadline cannot be met */
     int64_t cost;     /* slots x fibres x time */
     bool in_time;
-} offer;
+} candidate;
 
-static bool better(const offer *a, const offer *b)
+static bool is_better(const candidate *a, const candidate *b)
 {
     int64_t order;
     if (a->in_time != b->in_time)
@@ -151,7 +151,7 @@ static bool better(const offer *a, const offer *b)
  * sent. If that exceeds the producing pass's duration, the next message waits
  * for the rest. A long route delays one message; a slow one delays all later
  * ones. */
-static int64_t delay_of(const lhi_request *r, int64_t takes_ns, int64_t ser)
+static int64_t compute_delay(const lhi_request *r, int64_t takes_ns, int64_t ser)
 {
     int64_t over = ser > r->period_ns ? ser - r->period_ns : 0;
     if (r->policy->assignment != LH_CRITICAL)
@@ -166,20 +166,20 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
 {
     uint64_t free[LHI_MAX_WORDS], starts[LHI_MAX_WORDS];
     uint64_t best_starts[LHI_MAX_WORDS];
-    offer best = {0};
+    candidate best = {0};
     for (uint32_t i = 0; i < r->paths->count; i++) {
         const lhi_path *p = &r->paths->paths[i];
         lhi_free_slots(s, p, free);
         for (uint32_t n = r->slots; n > 0; n /= 2) {
             if (n > s->slots)
                 continue;
-            offer o = {.path = p, .slots = n};
-            int64_t ser = lhi_serialise(r->bits, p->mbps, n);
+            candidate o = {.path = p, .slots = n};
+            int64_t ser = lhi_serialisation_ns(r->bits, p->mbps, n);
             o.takes_ns = r->wait_ns + ser + p->km * LHI_NS_PER_KM;
-            o.delay_ns = delay_of(r, o.takes_ns, ser);
+            o.delay_ns = compute_delay(r, o.takes_ns, ser);
             o.cost = (int64_t)n * p->hops * o.takes_ns;
-            o.in_time = r->allowed_ns >= 0 && o.takes_ns <= r->allowed_ns;
-            if (best.path && !better(&o, &best))
+            o.in_time = r->deadline_ns >= 0 && o.takes_ns <= r->deadline_ns;
+            if (best.path && !is_better(&o, &best))
                 continue;
             memcpy(starts, free, s->n_words * sizeof *starts);
             if (!lhi_block_starts(starts, n, s->n_words))
@@ -192,12 +192,12 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
         return false;
     *out = (lhi_circuit_grant){
         .path = best.path,
-        .first = lhi_best_block(s, best.path, best.slots, best_starts),
+        .first = lhi_assignment_best_block(s, best.path, best.slots, best_starts),
         .slots = best.slots};
     return true;
 }
 
-bool lhi_choose(const lhi_spectrum *spectrum, const lhi_request *request,
+bool lhi_assignment_choose(const lhi_spectrum *spectrum, const lhi_request *request,
                 lhi_circuit_grant *out)
 {
     const lhi_policy *policy = request->policy;
@@ -208,7 +208,7 @@ bool lhi_choose(const lhi_spectrum *spectrum, const lhi_request *request,
     for (uint32_t n = request->slots; n > 0; n /= 2) {
         if (policy->assignment == LH_CBA
                 ? choose_fittest(spectrum, request, n, out)
-                : lhi_first_fit(spectrum, request->paths, n_paths, n, out))
+                : lhi_assignment_first_fit(spectrum, request->paths, n_paths, n, out))
             return true;
         if (!policy->ladder)
             break;

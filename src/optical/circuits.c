@@ -38,7 +38,7 @@ static bool grow(lhi_circuits *c)
     return true;
 }
 
-uint32_t lhi_circuits_take(lhi_circuits *circuits,
+uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
                            const lhi_circuit_grant *grant)
 {
     lhi_circuits *c = circuits;

@@ -14,7 +14,7 @@ typedef struct critical {
 } critical;
 
 /* Computes a message's shortest possible time; false on allocation failure. */
-static bool fastest(lhi_network *network, const lhi_run_job *job, uint32_t task,
+static bool fastest(lhi_network *network, const lhi_optical_run_job *job, uint32_t task,
                     uint32_t slots, int64_t *out)
 {
     const lhi_task *t = &job->program->tasks[task];
@@ -31,7 +31,7 @@ static bool fastest(lhi_network *network, const lhi_run_job *job, uint32_t task,
         return false;
     for (uint32_t i = 0; i < paths->count; i++) {
         const lhi_path *path = &paths->paths[i];
-        int64_t takes = lhi_serialise(t->bits, path->mbps, slots) +
+        int64_t takes = lhi_serialisation_ns(t->bits, path->mbps, slots) +
                         path->km * LHI_NS_PER_KM;
         if (i == 0 || takes < *out)
             *out = takes;
@@ -73,7 +73,7 @@ static void backwards(critical *c, int64_t ideal_ns)
     }
 }
 
-static bool crosses(const lhi_run_job *job, uint32_t task)
+static bool crosses(const lhi_optical_run_job *job, uint32_t task)
 {
     const lhi_task *t = &job->program->tasks[task];
     return t->consumer != LH_NONE &&
@@ -81,7 +81,7 @@ static bool crosses(const lhi_run_job *job, uint32_t task)
                job->sites[job->program->tasks[t->consumer].device];
 }
 
-lh_status lhi_deadlines(lhi_network *network, const lhi_run_job *job,
+lh_status lhi_deadlines_compute(lhi_network *network, const lhi_optical_run_job *job,
                         uint32_t slots, int64_t *deadline_ns, int64_t *ideal_ns)
 {
     const lhi_program *p = job->program;

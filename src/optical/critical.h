@@ -10,7 +10,7 @@
  * deadline_ns[m], relative to the iteration's start, is the latest start for
  * the pass that consumes task m's message, such that the iteration takes at
  * most *ideal_ns; -1 if the message does not cross the network. LH_ENOMEM. */
-lh_status lhi_deadlines(lhi_network *network, const lhi_run_job *job,
+lh_status lhi_deadlines_compute(lhi_network *network, const lhi_optical_run_job *job,
                         uint32_t slots, int64_t *deadline_ns,
                         int64_t *ideal_ns);
 

@@ -134,15 +134,15 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
 
 /* Reruns a policy with the first seed and records its last iteration. */
 static lh_status record(const lh_scenario *s, const lhi_policy *policy,
-                        uint64_t seed, lhi_arena *mem, lhi_run_job *jobs,
-                        lhi_sent_record *rec, lh_error *err)
+                        uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
+                        lhi_iteration_record *rec, lh_error *err)
 {
-    lhi_run_job_output *outs = LHI_NEW(mem, lhi_run_job_output, s->n_jobs);
+    lhi_optical_job_output *outs = LHI_NEW(mem, lhi_optical_job_output, s->n_jobs);
     uint32_t n = s->iterations + 1;
     if (!outs)
         return lhi_fail_nomem(err);
     for (uint32_t j = 0; j < s->n_jobs; j++) {
-        outs[j] = (lhi_run_job_output){.iteration_ns = LHI_NEW(mem, int64_t, n),
+        outs[j] = (lhi_optical_job_output){.iteration_ns = LHI_NEW(mem, int64_t, n),
                                        .labels = LHI_NEW(mem, uint32_t, n),
                                        .requested = LHI_NEW(mem, uint32_t, n),
                                        .refused = LHI_NEW(mem, uint32_t, n)};
@@ -150,9 +150,9 @@ static lh_status record(const lh_scenario *s, const lhi_policy *policy,
             !outs[j].refused)
             return lhi_fail_nomem(err);
     }
-    LHI_TRY(lhi_prepare(s, policy, seed, mem, jobs, err));
-    lhi_run_output out = {.jobs = outs};
-    lhi_run_input in = {.network = s->network,
+    LHI_TRY(lhi_scenario_prepare_jobs(s, policy, seed, mem, jobs, err));
+    lhi_optical_run_output out = {.jobs = outs};
+    lhi_optical_run_input in = {.network = s->network,
                         .policy = policy,
                         .background = &s->background,
                         .jobs = jobs,
@@ -161,7 +161,7 @@ static lh_status record(const lh_scenario *s, const lhi_policy *policy,
                         .iterations = s->iterations,
                         .seed = seed,
                         .record = rec};
-    return lhi_run(&in, &out, err);
+    return lhi_optical_simulate(&in, &out, err);
 }
 
 static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
@@ -169,9 +169,9 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                              const lhi_policy *policy, const double *x,
                              const double *y, lh_error *err)
 {
-    lhi_sent_record rec = {0};
+    lhi_iteration_record rec = {0};
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_run_job *jobs = mem ? LHI_NEW(mem, lhi_run_job, s->n_jobs) : NULL;
+    lhi_optical_run_job *jobs = mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
     lh_status status =
         jobs ? record(s, policy, p->runs[0].seed, mem, jobs, &rec, err)
              : lhi_fail_nomem(err);
@@ -185,7 +185,7 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                         "routes</h3>",
                         p->runs[0].seed,
                         (double)(rec.end_ns - rec.begin_ns) / 1e9);
-        status = lhi_picture_topology(out, s, &jobs[0], &rec, x, y, err);
+        status = lhi_figure_topology(out, s, &jobs[0], &rec, x, y, err);
     }
     if (status == LH_OK) {
         lhi_text_puts(out, "<h3>Passes: <span class=legend><span><i "
@@ -195,16 +195,16 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                            "var(--w)\"></i>W weight gradient</span><span><i "
                            "style=\"border:2px solid var(--queue)\"></i>held "
                            "up by the network</span></span></h3>");
-        lhi_picture_timeline(out, s, &jobs[0], &rec);
+        lhi_figure_timeline(out, s, &jobs[0], &rec);
         lhi_text_puts(out, "<h3>Share of every fibre held: <span "
                            "class=legend><span><i style=\"background:"
                            "var(--faint)\"></i>by others</span><span><i "
                            "style=\"background:var(--accent)\"></i>by the "
                            "jobs</span></span></h3>");
-        status = lhi_picture_spectrum(out, s, &rec, err);
+        status = lhi_figure_spectrum(out, s, &rec, err);
         lhi_text_puts(out, "</details>\n");
     }
-    lhi_record_fini(&rec);
+    lhi_iteration_record_fini(&rec);
     lhi_arena_free(mem);
     return status;
 }
@@ -215,7 +215,7 @@ static lh_status draw_all(lhi_text *out, const lh_scenario *s,
     uint32_t n = s->topology->n_nodes;
     double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
     lh_status status =
-        x && y ? lhi_map_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
+        x && y ? lhi_figure_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_policies; i++)
         status =
             draw_policy(out, s, o, &o->policies[i], &s->policies[i], x, y, err);

@@ -28,10 +28,10 @@ typedef struct work {
     uint32_t done, failed; /* failed: first failed run's index */
     lh_status status;
     lh_error err;
-} work;
+} shared_work;
 
 /* Returns run number `i` over all policies and seeds. */
-static lh_optical_run *run_at(const work *w, uint32_t i)
+static lh_optical_run *run_at(const shared_work *w, uint32_t i)
 {
     const lh_optical_policy *p = &w->result->policies[0];
     return (lh_optical_run *)&w->result->policies[i / p->n_runs]
@@ -39,8 +39,8 @@ static lh_optical_run *run_at(const work *w, uint32_t i)
 }
 
 /* Computes one job's statistics in a run. */
-static void sum_up(lh_optical_job *job, const lhi_policy *policy,
-                   const lhi_program *program, const lhi_run_job_output *out)
+static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
+                   const lhi_program *program, const lhi_optical_job_output *out)
 {
     double total = 0, bubble = 0, requested = 0, refused = 0;
     uint32_t n = job->n_iterations - 1;
@@ -56,38 +56,38 @@ static void sum_up(lh_optical_job *job, const lhi_policy *policy,
     }
     /* Policies that reorder passes at run time have another bound. */
     job->bound_ns = program->after_ns +
-                    (policy->fill_idle ? program->least_ns : program->bound_ns);
+                    (policy->fill_idle ? program->busiest_ns : program->bound_ns);
     job->iteration_s = total / n / 1e9;
     job->bubble_ratio = bubble / n;
     job->blocking_probability = requested > 0 ? refused / requested : 0;
     job->slots_held = total > 0 ? out->held_ns / total : 0;
 }
 
-static lh_status run_one(const work *w, uint32_t i, lh_error *err)
+static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
 {
     const lh_scenario *s = w->s;
     lh_optical_run *run = run_at(w, i);
     const lhi_policy *policy = &s->policies[i / w->result->policies[0].n_runs];
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_run_job *jobs = mem ? LHI_NEW(mem, lhi_run_job, s->n_jobs) : NULL;
-    lhi_run_job_output *outs =
-        mem ? LHI_NEW(mem, lhi_run_job_output, s->n_jobs) : NULL;
+    lhi_optical_run_job *jobs = mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
+    lhi_optical_job_output *outs =
+        mem ? LHI_NEW(mem, lhi_optical_job_output, s->n_jobs) : NULL;
     lh_status status = jobs && outs
-                           ? lhi_prepare(s, policy, run->seed, mem, jobs, err)
+                           ? lhi_scenario_prepare_jobs(s, policy, run->seed, mem, jobs, err)
                            : lhi_fail_nomem(err);
-    lhi_run_output out = {.jobs = outs};
+    lhi_optical_run_output out = {.jobs = outs};
     for (uint32_t j = 0; status == LH_OK && j < s->n_jobs; j++) {
         const lh_optical_job *job = &run->jobs[j];
         memcpy((uint32_t *)job->sites, jobs[j].sites,
                job->n_devices * sizeof *job->sites);
         outs[j] =
-            (lhi_run_job_output){.iteration_ns = (int64_t *)job->iteration_ns,
+            (lhi_optical_job_output){.iteration_ns = (int64_t *)job->iteration_ns,
                                  .labels = (uint32_t *)job->labels,
                                  .requested = (uint32_t *)job->requested,
                                  .refused = (uint32_t *)job->refused};
     }
     if (status == LH_OK) {
-        lhi_run_input in = {.network = s->network,
+        lhi_optical_run_input in = {.network = s->network,
                             .policy = policy,
                             .background = &s->background,
                             .jobs = jobs,
@@ -95,22 +95,22 @@ static lh_status run_one(const work *w, uint32_t i, lh_error *err)
                             .retry_ns = s->retry_ns,
                             .iterations = s->iterations,
                             .seed = run->seed};
-        status = lhi_run(&in, &out, err);
+        status = lhi_optical_simulate(&in, &out, err);
     }
     if (status == LH_OK) {
         run->background = out.background;
         run->background_refused = out.background_refused;
         for (uint32_t j = 0; j < s->n_jobs; j++)
-            sum_up((lh_optical_job *)&run->jobs[j], policy, jobs[j].program,
+            summarise_job((lh_optical_job *)&run->jobs[j], policy, jobs[j].program,
                    &outs[j]);
     }
     lhi_arena_free(mem);
     return status;
 }
 
-static void *work_on(void *context)
+static void *worker_thread(void *context)
 {
-    work *w = context;
+    shared_work *w = context;
     for (;;) {
         uint32_t i = atomic_fetch_add(&w->next, 1);
         if (i >= w->total || atomic_load(&w->stop))
@@ -136,7 +136,7 @@ static void *work_on(void *context)
     }
 }
 
-static lh_status run_threads(work *w, lh_error *err)
+static lh_status run_threads(shared_work *w, lh_error *err)
 {
     enum { MOST = 256 };
     pthread_t threads[MOST];
@@ -152,9 +152,9 @@ static lh_status run_threads(work *w, lh_error *err)
         return lhi_fail_nomem(err);
     /* The calling thread works too; it runs everything if no thread starts. */
     while (started + 1 < n &&
-           pthread_create(&threads[started], NULL, work_on, w) == 0)
+           pthread_create(&threads[started], NULL, worker_thread, w) == 0)
         started++;
-    work_on(w);
+    worker_thread(w);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&w->lock);
@@ -229,7 +229,7 @@ static lh_status make_result(const lh_scenario *s,
 
 /* Computes the mean and standard deviation over seeds of the field at offset
  * `at`, averaged over jobs. */
-static double over_seeds(const lh_optical_policy *p, size_t at, double *sd)
+static double average_over_seeds(const lh_optical_policy *p, size_t at, double *sd)
 {
     double sum = 0, squares = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -254,14 +254,14 @@ static double over_seeds(const lh_optical_policy *p, size_t at, double *sd)
 
 static void average(lh_optical_policy *p)
 {
-    p->iteration_s = over_seeds(p, offsetof(lh_optical_job, iteration_s),
+    p->iteration_s = average_over_seeds(p, offsetof(lh_optical_job, iteration_s),
                                 &p->iteration_s_sd);
-    p->bubble_ratio = over_seeds(p, offsetof(lh_optical_job, bubble_ratio),
+    p->bubble_ratio = average_over_seeds(p, offsetof(lh_optical_job, bubble_ratio),
                                  &p->bubble_ratio_sd);
     p->blocking_probability =
-        over_seeds(p, offsetof(lh_optical_job, blocking_probability),
+        average_over_seeds(p, offsetof(lh_optical_job, blocking_probability),
                    &p->blocking_probability_sd);
-    p->slots_held = over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
+    p->slots_held = average_over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
     for (uint32_t i = 0; i < p->n_runs; i++) {
         const lh_optical_run *run = &p->runs[i];
         double bound = 0;
@@ -279,8 +279,8 @@ lh_status lh_optical_run_all(const lh_scenario *scenario,
                              lh_optical **out, lh_error *err)
 {
     lh_optical_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_optical_options, &o, options, err));
-    work w = {.s = scenario, .options = &o};
+    LHI_TRY(LHI_OPTIONS_COPY(lh_optical_options, &o, options, err));
+    shared_work w = {.s = scenario, .options = &o};
     LHI_TRY(make_result(scenario, w.options, &w.result, err));
     w.total = scenario->n_policies * w.result->policies[0].n_runs;
     atomic_init(&w.next, 0);

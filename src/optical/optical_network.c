@@ -74,7 +74,7 @@ static int64_t slot_mbps(const lhi_network *n, int64_t km)
 
 static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
 {
-    lhi_fibre_route found[LHI_MAX_CANDIDATES];
+    lhi_node_route found[LHI_MAX_CANDIDATES];
     lhi_mark mark = lhi_arena_mark(n->scratch);
     uint32_t count = 0;
     if (lhi_routes_find(n->topology, from, to, n->k, n->scratch, found,
@@ -109,7 +109,7 @@ static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
     return all;
 }
 
-const lhi_paths *lhi_network_find(lhi_network *network, uint32_t from,
+const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
                                   uint32_t to)
 {
     size_t at = (size_t)from * network->topology->n_nodes + to;

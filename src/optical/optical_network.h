@@ -20,9 +20,9 @@ enum {
 };
 
 /* A node's neighbour. */
-typedef struct lhi_network_way {
+typedef struct lhi_network_neighbour {
     uint32_t node, cable;
-} lhi_network_way;
+} lhi_network_neighbour;
 
 /* A topology of nodes and cables. */
 struct lh_topology {
@@ -33,11 +33,11 @@ struct lh_topology {
     const char *const *names; /* "" for none */
     const lh_cable *cables;
     const uint32_t *first_way;   /* [n_nodes + 1], into ways */
-    const lhi_network_way *ways; /* by node, neighbours ascending */
+    const lhi_network_neighbour *ways; /* by node, neighbours ascending */
 };
 
 /* Reads a topology from the map `map`. */
-lh_status lhi_topology_from(const lhi_doc *doc, const lhi_node *map,
+lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
                             lh_topology **out, lh_error *err);
 
 /* A slot's capacity on paths up to a length. */
@@ -86,7 +86,7 @@ uint32_t lhi_network_n_fibres(const lhi_network *network);
 
 /* Returns the candidates between two different nodes, at least one; NULL on
  * allocation failure. */
-const lhi_paths *lhi_network_find(lhi_network *network, uint32_t from,
+const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
                                   uint32_t to);
 /* Returns a pair's candidates without locking if they are known already. */
 static inline const lhi_paths *lhi_network_paths(lhi_network *network,
@@ -95,25 +95,25 @@ static inline const lhi_paths *lhi_network_paths(lhi_network *network,
     size_t at = (size_t)from * network->topology->n_nodes + to;
     const lhi_paths *found =
         atomic_load_explicit(&network->pairs[at], memory_order_acquire);
-    return found ? found : lhi_network_find(network, from, to);
+    return found ? found : lhi_network_compute_paths(network, from, to);
 }
 
 /* A route without fibres assigned. */
-typedef struct lhi_fibre_route {
+typedef struct lhi_node_route {
     int64_t km;
     uint32_t hops;
     uint32_t *nodes; /* [hops + 1] */
-} lhi_fibre_route;
+} lhi_node_route;
 
 /* Finds up to k routes, best first; allocated in `mem`. `out` needs capacity k.
  * LH_ENOMEM. */
 lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
                           uint32_t to, uint32_t k, lhi_arena *mem,
-                          lhi_fibre_route *out, uint32_t *count);
+                          lhi_node_route *out, uint32_t *count);
 
 /* Computes shortest distances from one node; INT64_MAX if unreachable.
  * LH_ENOMEM. */
-lh_status lhi_distances(const lh_topology *topology, uint32_t from,
+lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
                         int64_t *km);
 
 #endif

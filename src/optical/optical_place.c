@@ -7,7 +7,7 @@
 
 enum { MAX_STATES = 1 << 22 };
 
-lh_status lhi_place_random(lhi_random *random, uint32_t n_nodes,
+lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,
                            uint32_t datacenters, uint32_t devices,
                            uint32_t *sites, lh_error *err)
 {
@@ -36,14 +36,14 @@ lh_status lhi_place_random(lhi_random *random, uint32_t n_nodes,
 }
 
 /* Distances between the distinct nodes in use. */
-typedef struct stops {
+typedef struct stop_set {
     uint32_t count;
     uint32_t *nodes;  /* ascending */
     uint32_t *copies; /* device count at each */
     int64_t *km;      /* [a * count + b] */
-} stops;
+} stop_set;
 
-static void stops_fini(stops *s)
+static void stops_fini(stop_set *s)
 {
     free(s->nodes);
     free(s->copies);
@@ -57,9 +57,9 @@ static int ascending(const void *a, const void *b)
 }
 
 static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
-                            uint32_t devices, stops *s, lh_error *err)
+                            uint32_t devices, stop_set *s, lh_error *err)
 {
-    *s = (stops){.nodes = malloc(devices * sizeof *s->nodes),
+    *s = (stop_set){.nodes = malloc(devices * sizeof *s->nodes),
                  .copies = calloc(devices, sizeof *s->copies)};
     int64_t *km = malloc(t->n_nodes * sizeof *km);
     lh_status status = LH_OK;
@@ -78,7 +78,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
             status = LH_ENOMEM;
     }
     for (uint32_t a = 0; status == LH_OK && a < s->count; a++) {
-        status = lhi_distances(t, s->nodes[a], km);
+        status = lhi_topology_distances(t, s->nodes[a], km);
         for (uint32_t b = 0; status == LH_OK && b < s->count; b++)
             s->km[(size_t)a * s->count + b] = km[s->nodes[b]];
     }
@@ -89,7 +89,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
     return lhi_fail_nomem(err);
 }
 
-static uint32_t stop_of(const stops *s, uint32_t node)
+static uint32_t find_stop(const stop_set *s, uint32_t node)
 {
     uint32_t i = 0;
     while (s->nodes[i] != node)
@@ -97,15 +97,15 @@ static uint32_t stop_of(const stops *s, uint32_t node)
     return i;
 }
 
-lh_status lhi_place_km(const lh_topology *topology, const uint32_t *sites,
+lh_status lhi_device_placement_km(const lh_topology *topology, const uint32_t *sites,
                        uint32_t devices, int64_t *km, lh_error *err)
 {
-    stops s;
+    stop_set s;
     LHI_TRY(stops_make(topology, sites, devices, &s, err));
     *km = 0;
     for (uint32_t i = 0; i + 1 < devices; i++)
-        *km += s.km[(size_t)stop_of(&s, sites[i]) * s.count +
-                    stop_of(&s, sites[i + 1])];
+        *km += s.km[(size_t)find_stop(&s, sites[i]) * s.count +
+                    find_stop(&s, sites[i + 1])];
     stops_fini(&s);
     return LH_OK;
 }
@@ -113,7 +113,7 @@ lh_status lhi_place_km(const lh_topology *topology, const uint32_t *sites,
 /* Dynamic programming: least[state * count + last] is the remaining km if the
  * devices counted in `state` at each stop follow one at `last`. A state is a
  * mixed-radix number: digit i, with weight[i], is 0..copies[i]. */
-static void fill_least(const stops *s, const uint64_t *weight,
+static void fill_least(const stop_set *s, const uint64_t *weight,
                        uint64_t n_states, int64_t *least)
 {
     uint32_t n = s->count;
@@ -136,7 +136,7 @@ static void fill_least(const stops *s, const uint64_t *weight,
 
 /* Builds the order from the front; always takes the lowest node on an optimal
  * continuation. */
-static void follow_least(const stops *s, const uint64_t *weight, uint64_t state,
+static void follow_least(const stop_set *s, const uint64_t *weight, uint64_t state,
                          const int64_t *least, uint32_t devices,
                          uint32_t *sites)
 {
@@ -161,10 +161,10 @@ static void follow_least(const stops *s, const uint64_t *weight, uint64_t state,
     }
 }
 
-lh_status lhi_place_chain(const lh_topology *topology, uint32_t *sites,
+lh_status lhi_device_placement_order(const lh_topology *topology, uint32_t *sites,
                           uint32_t devices, lh_error *err)
 {
-    stops s;
+    stop_set s;
     LHI_TRY(stops_make(topology, sites, devices, &s, err));
     uint64_t *weight = malloc(s.count * sizeof *weight), n_states = 1;
     lh_status status = weight ? LH_OK : lhi_fail_nomem(err);

@@ -13,9 +13,9 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
         !(t->holding_s >= 1e-6 && t->holding_s <= 1e6))
         return lhi_fail(err, LH_EINVAL, "load or holding time out of range");
     lhi_background b = {.erlang = t->erlang, .holding_ns = t->holding_s * 1e9};
-    if (!lhi_background_moves(&b))
+    if (!lhi_background_is_sparse(&b))
         return lhi_fail(err, LH_EINVAL, "less than %d ns between requests",
-                        LHI_LEAST_GAP_NS);
+                        LHI_MIN_REQUEST_GAP_NS);
     if (t->slots < 1 || t->slots > LHI_MAX_SLOTS || t->slots_min < 1 ||
         t->slots_max < t->slots_min || t->slots_max > t->slots)
         return lhi_fail(err, LH_EINVAL, "slots out of range");
@@ -28,7 +28,7 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
 }
 
 /* Background traffic simulation state. */
-typedef struct flow {
+typedef struct traffic_state {
     lhi_network *network;
     lhi_circuits circuits;
     lhi_arrivals arrivals;
@@ -36,40 +36,40 @@ typedef struct flow {
     uint64_t seq;
     int64_t now;
     double held_ns;
-} flow;
+} traffic_state;
 
-static void step_to(flow *f, int64_t time_ns)
+static void advance_to(traffic_state *f, int64_t time_ns)
 {
     f->held_ns += (double)f->circuits.held * (double)(time_ns - f->now);
     f->now = time_ns;
 }
 
 /* Processes one arrival; false on allocation failure. */
-static bool arrive_one(flow *f, bool *refused)
+static bool arrive_one(traffic_state *f, bool *refused)
 {
     lhi_event e;
     while (f->heap.count && f->heap.items[0].time_ns <= f->arrivals.next_ns) {
         lhi_heap_pop(&f->heap, &e);
-        step_to(f, e.time_ns);
-        lhi_circuits_release(&f->circuits, (uint32_t)e.what);
+        advance_to(f, e.time_ns);
+        lhi_circuits_release(&f->circuits, (uint32_t)e.payload);
     }
-    step_to(f, f->arrivals.next_ns);
+    advance_to(f, f->arrivals.next_ns);
     lhi_arrival a = lhi_arrivals_next(&f->arrivals);
     const lhi_paths *paths = lhi_network_paths(f->network, a.from, a.to);
     lhi_circuit_grant grant;
     if (!paths)
         return false;
-    *refused = !lhi_first_fit(&f->circuits.spectrum, paths, paths->count,
+    *refused = !lhi_assignment_first_fit(&f->circuits.spectrum, paths, paths->count,
                               a.slots, &grant);
     if (*refused)
         return true;
-    uint32_t at = lhi_circuits_take(&f->circuits, &grant);
+    uint32_t at = lhi_circuits_allocate(&f->circuits, &grant);
     e = (lhi_event){
-        .time_ns = f->now + a.holding_ns, .seq = f->seq++, .what = at};
+        .time_ns = f->now + a.holding_ns, .seq = f->seq++, .payload = at};
     return at != LH_NONE && lhi_heap_push(&f->heap, e);
 }
 
-static lh_status flow_run(flow *f, uint64_t warm_up, uint64_t requests,
+static lh_status flow_run(traffic_state *f, uint64_t warm_up, uint64_t requests,
                           lh_traffic_result *out, lh_error *err)
 {
     lh_traffic_result r = {.requests = requests};
@@ -95,10 +95,10 @@ lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
                          lh_traffic_result *out, lh_error *err)
 {
     lh_traffic t;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_traffic, &t, traffic, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_traffic, &t, traffic, err));
     LHI_TRY(check_traffic(topology, &t, err));
     lhi_reach any = {INT64_MAX, 75000};
-    flow f = {0};
+    traffic_state f = {0};
     LHI_TRY(lhi_network_make(topology, t.k, t.slots, t.shared_fibre, &any, 1,
                              &f.network, err));
     lhi_background b = {.erlang = t.erlang,

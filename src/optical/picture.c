@@ -57,7 +57,7 @@ static void fit_square(uint32_t n, double *x)
         x[i] = high > low ? (x[i] - low) / (high - low) : 0.5;
 }
 
-lh_status lhi_map_layout(const lh_topology *topology, double *x, double *y,
+lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
                          lh_error *err)
 {
     uint32_t n = topology->n_nodes;
@@ -65,7 +65,7 @@ lh_status lhi_map_layout(const lh_topology *topology, double *x, double *y,
     if (!km)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        if (lhi_distances(topology, i, km + (size_t)i * n) != LH_OK) {
+        if (lhi_topology_distances(topology, i, km + (size_t)i * n) != LH_OK) {
             free(km);
             return lhi_fail_nomem(err);
         }
@@ -103,12 +103,12 @@ static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
 
 /* Computes the slots that job 0 occupies on each cable, averaged over the
  * iteration. */
-static void job_use(const lhi_network *n, const lhi_sent_record *rec,
+static void compute_job_use(const lhi_network *n, const lhi_iteration_record *rec,
                     double *use)
 {
     double span = (double)(rec->end_ns - rec->begin_ns);
-    for (size_t i = 0; i < rec->n_held; i++) {
-        const lhi_held_circuit *h = &rec->held[i];
+    for (size_t i = 0; i < rec->n_circuits; i++) {
+        const lhi_recorded_circuit *h = &rec->circuits[i];
         if (h->job != 0 || span <= 0)
             continue;
         for (uint32_t k = 0; k < h->path->hops; k++)
@@ -139,7 +139,7 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
 }
 
 static void draw_nodes(lhi_text *out, const lh_topology *t,
-                       const lhi_run_job *job, const double *x, const double *y)
+                       const lhi_optical_run_job *job, const double *x, const double *y)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         bool used = false;
@@ -169,16 +169,16 @@ static void draw_nodes(lhi_text *out, const lh_topology *t,
     }
 }
 
-lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
-                               const lhi_run_job *job,
-                               const lhi_sent_record *rec, const double *x,
+lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
+                               const lhi_optical_run_job *job,
+                               const lhi_iteration_record *rec, const double *x,
                                const double *y, lh_error *err)
 {
     const lh_topology *t = s->topology;
     double *use = calloc(t->n_cables, sizeof *use);
     if (!use)
         return lhi_fail_nomem(err);
-    job_use(s->network, rec, use);
+    compute_job_use(s->network, rec, use);
     lhi_text_printf(out, "<svg viewBox=\"0 0 %d %d\" class=map>", MAP_WIDTH,
                     MAP_HEIGHT);
     draw_cables(out, t, x, y, use);
@@ -194,7 +194,7 @@ lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
 /* Adds one circuit's occupancy to its fibres' cells. */
-static void add_held(const lhi_sent_record *rec, const lhi_held_circuit *h,
+static void add_circuit(const lhi_iteration_record *rec, const lhi_recorded_circuit *h,
                      double *cells)
 {
     double span = (double)(rec->end_ns - rec->begin_ns);
@@ -245,7 +245,7 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
     }
 }
 
-static void label_time(lhi_text *out, const lhi_sent_record *rec,
+static void label_time(lhi_text *out, const lhi_iteration_record *rec,
                        uint32_t height)
 {
     double span = (double)(rec->end_ns - rec->begin_ns) / 1e9;
@@ -260,8 +260,8 @@ static void label_time(lhi_text *out, const lhi_sent_record *rec,
                         span * i / 4);
 }
 
-lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
-                               const lhi_sent_record *rec, lh_error *err)
+lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
+                               const lhi_iteration_record *rec, lh_error *err)
 {
     const lhi_network *n = s->network;
     uint32_t fibres = lhi_network_n_fibres(n);
@@ -273,11 +273,11 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
         return lhi_fail_nomem(err);
     }
     if (rec->end_ns > rec->begin_ns)
-        for (size_t i = 0; i < rec->n_held; i++) {
-            const lhi_held_circuit *h = &rec->held[i];
+        for (size_t i = 0; i < rec->n_circuits; i++) {
+            const lhi_recorded_circuit *h = &rec->circuits[i];
             double *to = h->job == LH_NONE ? others : jobs;
             for (uint32_t k = 0; k < h->path->hops; k++)
-                add_held(rec, h,
+                add_circuit(rec, h,
                          to + (size_t)h->path->fibres[k] * (size_t)BINS);
         }
     uint32_t height = TOP + fibres * ROW + 4;
@@ -299,13 +299,13 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
 enum { LANE = 22, WIDTH = BINS * CELL };
 
 static void draw_passes(lhi_text *out, const lhi_program *p,
-                        const lhi_sent_record *rec, int kind, const char *class)
+                        const lhi_iteration_record *rec, int kind, const char *class)
 {
     double scale = WIDTH / (double)(rec->end_ns - rec->begin_ns);
     bool any = false;
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         /* kind -1: outlines for passes delayed by the network. */
-        if (kind < 0 ? !rec->bound[i] : p->tasks[i].pass.kind != kind)
+        if (kind < 0 ? !rec->is_bound[i] : p->tasks[i].pass.kind != kind)
             continue;
         if (!any)
             lhi_text_printf(out, "<path class=%s d=\"", class);
@@ -320,8 +320,8 @@ static void draw_passes(lhi_text *out, const lhi_program *p,
         lhi_text_puts(out, "\"/>");
 }
 
-void lhi_picture_timeline(lhi_text *out, const lh_scenario *s,
-                          const lhi_run_job *job, const lhi_sent_record *rec)
+void lhi_figure_timeline(lhi_text *out, const lh_scenario *s,
+                          const lhi_optical_run_job *job, const lhi_iteration_record *rec)
 {
     const lhi_program *p = job->program;
     const lh_topology *t = s->topology;

@@ -8,15 +8,15 @@
 #include <string.h>
 
 /* Places each pipeline site on its own node. */
-static lh_status place_groups(const lhi_job_spec *job, lhi_random *random,
+static lh_status place_groups(const lhi_optical_job_spec *job, lhi_random *random,
                               uint32_t n_nodes, lhi_arena *mem, uint32_t *sites,
                               lh_error *err)
 {
-    const lh_pipeline *p = lhi_job_pipeline(job);
+    const lh_pipeline *p = lhi_optical_job_pipeline(job);
     uint32_t *nodes = LHI_NEW(mem, uint32_t, job->datacenters);
     if (!nodes)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_place_random(random, n_nodes, job->datacenters,
+    LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
                              job->datacenters, nodes, err));
     for (uint32_t d = 0; d < job->devices; d++) {
         uint32_t site = lh_pipeline_device_site(p, d);
@@ -25,7 +25,7 @@ static lh_status place_groups(const lhi_job_spec *job, lhi_random *random,
     return LH_OK;
 }
 
-static lh_status place(const lh_scenario *s, const lhi_job_spec *job,
+static lh_status place_devices(const lh_scenario *s, const lhi_optical_job_spec *job,
                        const lhi_policy *policy, lhi_random *random,
                        lhi_arena *mem, uint32_t *sites, lh_error *err)
 {
@@ -35,10 +35,10 @@ static lh_status place(const lh_scenario *s, const lhi_job_spec *job,
     else if (job->keep_groups)
         LHI_TRY(place_groups(job, random, n_nodes, mem, sites, err));
     else
-        LHI_TRY(lhi_place_random(random, n_nodes, job->datacenters,
+        LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
                                  job->devices, sites, err));
     if (policy->stage_order)
-        LHI_TRY(lhi_place_chain(s->topology, sites, job->devices, err));
+        LHI_TRY(lhi_device_placement_order(s->topology, sites, job->devices, err));
     return LH_OK;
 }
 
@@ -52,7 +52,7 @@ typedef struct links {
 } links;
 
 /* Adds links in both directions between two devices on different nodes. */
-static lh_status add_links(const lh_scenario *s, const lhi_job_spec *job,
+static lh_status add_links(const lh_scenario *s, const lhi_optical_job_spec *job,
                            const lhi_policy *policy, const uint32_t *sites,
                            uint32_t a, uint32_t b, links *out, lh_error *err)
 {
@@ -69,7 +69,7 @@ static lh_status add_links(const lh_scenario *s, const lhi_job_spec *job,
                     .to = b,
                     .latency_ns = best->km * LHI_NS_PER_KM,
                     .transfer_ns =
-                        lhi_serialise(job->chain.bits, best->mbps, slots)};
+                        lhi_serialisation_ns(job->chain.bits, best->mbps, slots)};
     out->items[out->count++] = link;
     link.from = b;
     link.to = a;
@@ -77,11 +77,11 @@ static lh_status add_links(const lh_scenario *s, const lhi_job_spec *job,
     return LH_OK;
 }
 
-static lh_status make_links(const lh_scenario *s, const lhi_job_spec *job,
+static lh_status make_links(const lh_scenario *s, const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
                             lhi_arena *mem, links *out, lh_error *err)
 {
-    const lh_pipeline *base = lhi_job_pipeline(job);
+    const lh_pipeline *base = lhi_optical_job_pipeline(job);
     uint32_t n = job->devices, n_own = base ? lh_pipeline_n_links(base) : 0;
     *out = (links){.items = LHI_NEW(mem, lh_link, 2 * (size_t)n + n_own)};
     if (!out->items)
@@ -102,7 +102,7 @@ static lh_status make_links(const lh_scenario *s, const lhi_job_spec *job,
 
 /* Builds a chain's chunks: one per device (UD), two in a V (Wave), or two in a
  * Loop. */
-static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
+static lh_status chain_chunks(const lhi_optical_job_spec *job, lh_placement placement,
                               lhi_arena *mem, lh_pipeline_desc *desc,
                               lh_error *err)
 {
@@ -144,12 +144,12 @@ static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
 }
 
 static lh_status order_passes(const lh_pipeline *pipeline,
-                              const lhi_job_spec *job, const char *method,
+                              const lhi_optical_job_spec *job, const char *method,
                               lhi_arena *mem, lhi_program *out, lh_error *err)
 {
     lh_schedule *schedule = NULL;
     LHI_TRY(lh_method_run(method, pipeline, NULL, &schedule, NULL, err));
-    lh_status status = lhi_program_schedule(pipeline, schedule, job->chain.bits,
+    lh_status status = lhi_program_build_schedule(pipeline, schedule, job->chain.bits,
                                             mem, out, err);
     lh_schedule_free(schedule);
     return status;
@@ -157,14 +157,14 @@ static lh_status order_passes(const lh_pipeline *pipeline,
 
 /* Runs a method for this network: shortest-route latencies, transfer times with
  * the slots that the policy is likely to assign. */
-static lh_status run_method(const lh_scenario *s, const lhi_job_spec *job,
+static lh_status run_method(const lh_scenario *s, const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
                             const char *method, lhi_arena *mem,
                             lhi_program *out, lh_error *err)
 {
     static const lh_placement placements[] = {
         LH_PLACEMENT_UD, LH_PLACEMENT_WAVE, LH_PLACEMENT_LOOP};
-    const lh_pipeline *base = lhi_job_pipeline(job);
+    const lh_pipeline *base = lhi_optical_job_pipeline(job);
     lh_pipeline_desc desc = {.size = sizeof desc,
                              .n_devices = job->devices,
                              .n_microbatches = job->chain.microbatches};
@@ -186,23 +186,23 @@ static lh_status run_method(const lh_scenario *s, const lhi_job_spec *job,
     return status;
 }
 
-static lh_status order(const lh_scenario *s, const lhi_job_spec *job,
+static lh_status order(const lh_scenario *s, const lhi_optical_job_spec *job,
                        const lhi_policy *policy, const uint32_t *sites,
                        lhi_arena *mem, lhi_program *out, lh_error *err)
 {
     const char *method = policy->schedule ? policy->schedule : job->schedule;
-    const lh_pipeline *pipeline = lhi_job_pipeline(job);
+    const lh_pipeline *pipeline = lhi_optical_job_pipeline(job);
     lhi_chain chain = job->chain;
     lh_status status;
-    if (!pipeline && lhi_chain_order(method, &chain.order)) {
+    if (!pipeline && lhi_program_order_parse(method, &chain.order)) {
         if (policy->warm_up_factor > 0)
             chain.warm_up_factor = policy->warm_up_factor;
-        return lhi_program_chain(&chain, mem, out, err);
+        return lhi_program_build_chain(&chain, mem, out, err);
     }
     if (method)
         status = run_method(s, job, policy, sites, method, mem, out, err);
     else
-        status = lhi_program_schedule(pipeline, job->plan->schedule, chain.bits,
+        status = lhi_program_build_schedule(pipeline, job->plan->schedule, chain.bits,
                                       mem, out, err);
     if (status != LH_OK)
         return status;
@@ -213,21 +213,21 @@ static lh_status order(const lh_scenario *s, const lhi_job_spec *job,
     return LH_OK;
 }
 
-lh_status lhi_prepare(const lh_scenario *scenario, const lhi_policy *policy,
-                      uint64_t seed, lhi_arena *mem, lhi_run_job *jobs,
+lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario, const lhi_policy *policy,
+                      uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
                       lh_error *err)
 {
     /* One generator places the jobs in sequence. */
     lhi_random random = {.state = seed};
     for (uint32_t i = 0; i < scenario->n_jobs; i++) {
-        const lhi_job_spec *job = &scenario->jobs[i];
+        const lhi_optical_job_spec *job = &scenario->jobs[i];
         uint32_t *sites = LHI_NEW(mem, uint32_t, job->devices);
         lhi_program *program = LHI_NEW(mem, lhi_program, 1);
         if (!sites || !program)
             return lhi_fail_nomem(err);
-        LHI_TRY(place(scenario, job, policy, &random, mem, sites, err));
+        LHI_TRY(place_devices(scenario, job, policy, &random, mem, sites, err));
         LHI_TRY(order(scenario, job, policy, sites, mem, program, err));
-        jobs[i] = (lhi_run_job){.program = program, .sites = sites};
+        jobs[i] = (lhi_optical_run_job){.program = program, .sites = sites};
     }
     return LH_OK;
 }

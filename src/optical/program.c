@@ -61,17 +61,17 @@ static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
         LHI_NEW(mem, uint32_t, (size_t)p->n_devices * p->n_devices);
     if (!edges)
         return lhi_fail_nomem(err);
-    p->busy_ns = p->max_bits = p->least_ns = 0;
+    p->busy_ns = p->max_bits = p->busiest_ns = 0;
     int64_t busy_ns = 0;
-    p->max_edge = 0;
+    p->max_pair_messages = 0;
     double total = 0;
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         const lhi_task *task = &p->tasks[i];
         p->busy_ns += task->duration_ns;
         busy_ns =
             (i == p->first[task->device] ? 0 : busy_ns) + task->duration_ns;
-        if (busy_ns > p->least_ns)
-            p->least_ns = busy_ns;
+        if (busy_ns > p->busiest_ns)
+            p->busiest_ns = busy_ns;
         total += (double)task->duration_ns;
         if (total > 0x1p60)
             return lhi_fail(err, LH_EINPUT,
@@ -80,8 +80,8 @@ static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
             continue;
         uint32_t *edge = &edges[(size_t)task->device * p->n_devices +
                                 p->tasks[task->consumer].device];
-        if (++*edge > p->max_edge)
-            p->max_edge = *edge;
+        if (++*edge > p->max_pair_messages)
+            p->max_pair_messages = *edge;
         if (task->bits > p->max_bits)
             p->max_bits = task->bits;
     }
@@ -109,7 +109,7 @@ static bool too_many(uint64_t n_tasks)
     return n_tasks > MAX_TASKS;
 }
 
-lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
+lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
                             lhi_program *out, lh_error *err)
 {
     uint32_t n = chain->stages, m = chain->microbatches;
@@ -170,12 +170,12 @@ lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
 }
 
 /* Task index of F and of the input gradient per (chunk, microbatch). */
-typedef struct places {
+typedef struct placement_reader {
     uint32_t n_chunks, n_microbatches;
     uint32_t *at;
 } places;
 
-static uint32_t *place(const places *p, uint32_t chunk, uint32_t microbatch,
+static uint32_t *task_slot(const places *p, uint32_t chunk, uint32_t microbatch,
                        bool forward)
 {
     return &p->at[((size_t)chunk * p->n_microbatches + microbatch) * 2 +
@@ -187,12 +187,12 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
     const lh_pass *pass = &tasks[i].pass;
     bool forward = pass->kind == LH_F;
     if (pass->kind == LH_W) {
-        tasks[i].after = *place(where, pass->chunk, pass->microbatch, false);
+        tasks[i].after = *task_slot(where, pass->chunk, pass->microbatch, false);
         return;
     }
     if ((forward ? pass->chunk + 1 >= where->n_chunks : pass->chunk == 0))
         return;
-    uint32_t to = *place(where, forward ? pass->chunk + 1 : pass->chunk - 1,
+    uint32_t to = *task_slot(where, forward ? pass->chunk + 1 : pass->chunk - 1,
                          pass->microbatch, forward);
     if (tasks[to].device == tasks[i].device)
         return; /* the order implies it: lh_simulate() accepted it */
@@ -200,7 +200,7 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
     tasks[to].producer = i;
 }
 
-lh_status lhi_program_schedule(const lh_pipeline *pipeline,
+lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
                                const lh_schedule *schedule, int64_t bits,
                                lhi_arena *mem, lhi_program *out, lh_error *err)
 {
@@ -237,7 +237,7 @@ lh_status lhi_program_schedule(const lh_pipeline *pipeline,
             const lh_pass *pass = &order[i];
             bool forward = pass->kind == LH_F;
             tasks[t] =
-                (lhi_task){.duration_ns = lhi_pass_time(
+                (lhi_task){.duration_ns = lhi_pass_duration(
                                lh_pipeline_chunk(pipeline, pass->chunk), pass),
                            .bits = bits,
                            .device = d,
@@ -247,7 +247,7 @@ lh_status lhi_program_schedule(const lh_pipeline *pipeline,
                            .port = d * 2 + !forward,
                            .pass = *pass};
             if (pass->kind != LH_W)
-                *place(&where, pass->chunk, pass->microbatch, forward) = t;
+                *task_slot(&where, pass->chunk, pass->microbatch, forward) = t;
         }
     }
     first[n] = t;

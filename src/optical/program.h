@@ -32,9 +32,9 @@ typedef struct lhi_program {
     const uint32_t *first; /* [n_devices + 1], into tasks */
     int64_t bound_ns;      /* iteration time with instantaneous messages */
     int64_t busy_ns;       /* total pass time */
-    int64_t least_ns;      /* the busiest device's pass time */
+    int64_t busiest_ns;      /* the busiest device's pass time */
     int64_t max_bits;
-    uint32_t max_edge;    /* most messages between two devices */
+    uint32_t max_pair_messages;    /* most messages between two devices */
     lh_receives receives; /* when they are posted */
     /* The passes' source; provides links within a site and the data-parallel
      * communication. NULL: neither exists. */
@@ -63,11 +63,11 @@ typedef struct lhi_chain {
 const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
 
 /* Builds a chain's program. */
-lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
+lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
                             lhi_program *out, lh_error *err);
 /* Builds a schedule's program. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule does
  * not fit the pipeline. */
-lh_status lhi_program_schedule(const lh_pipeline *pipeline,
+lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
                                const lh_schedule *schedule, int64_t bits,
                                lhi_arena *mem, lhi_program *out, lh_error *err);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Search state. */
-typedef struct finder {
+typedef struct timeline_index {
     const lh_topology *t;
     uint32_t to;
     int64_t *km; /* to the destination; INT64_MAX: unreachable */
@@ -23,18 +23,18 @@ typedef struct finder {
 } finder;
 
 /* Computes distances to `root` over nodes that are not closed (Dijkstra). */
-static bool spread(finder *f, uint32_t root)
+static bool compute_distances(finder *f, uint32_t root)
 {
     const lh_topology *t = f->t;
     for (uint32_t n = 0; n < t->n_nodes; n++)
         f->km[n] = INT64_MAX;
     f->km[root] = 0;
     f->hops[root] = 0;
-    lhi_event e = {.what = root};
+    lhi_event e = {.payload = root};
     if (!lhi_heap_push(&f->heap, e))
         return false;
     while (lhi_heap_pop(&f->heap, &e)) {
-        uint32_t n = (uint32_t)e.what;
+        uint32_t n = (uint32_t)e.payload;
         if (e.time_ns != f->km[n] || e.rank != f->hops[n])
             continue; /* outdated: a shorter route was found since */
         for (uint32_t w = t->first_way[n]; w < t->first_way[n + 1]; w++) {
@@ -46,7 +46,7 @@ static bool spread(finder *f, uint32_t root)
                 continue;
             f->km[m] = km;
             f->hops[m] = hops;
-            lhi_event next = {.time_ns = km, .rank = hops, .what = m};
+            lhi_event next = {.time_ns = km, .rank = hops, .payload = m};
             if (!lhi_heap_push(&f->heap, next))
                 return false;
         }
@@ -78,7 +78,7 @@ static uint32_t next_node(const finder *f, uint32_t n, bool first,
     return best;
 }
 
-static int compare(const lhi_fibre_route *a, const lhi_fibre_route *b)
+static int compare(const lhi_node_route *a, const lhi_node_route *b)
 {
     if (a->km != b->km)
         return a->km < b->km ? -1 : 1;
@@ -93,9 +93,9 @@ static int compare(const lhi_fibre_route *a, const lhi_fibre_route *b)
 /* Finds the least route that begins with root[0..spur] and does not continue as
  * any route in `found` with the same root. out->nodes is NULL if there is none.
  */
-static lh_status detour(finder *f, const lhi_fibre_route *root, uint32_t spur,
-                        int64_t root_km, const lhi_fibre_route *found,
-                        uint32_t n_found, lhi_arena *mem, lhi_fibre_route *out)
+static lh_status find_spur_route(finder *f, const lhi_node_route *root, uint32_t spur,
+                        int64_t root_km, const lhi_node_route *found,
+                        uint32_t n_found, lhi_arena *mem, lhi_node_route *out)
 {
     uint32_t n_nodes = f->t->n_nodes;
     memset(f->closed, 0, n_nodes * sizeof *f->closed);
@@ -107,8 +107,8 @@ static lh_status detour(finder *f, const lhi_fibre_route *root, uint32_t spur,
             memcmp(found[i].nodes, root->nodes,
                    (spur + 1) * sizeof *root->nodes) == 0)
             f->closed_first[found[i].nodes[spur + 1]] = true;
-    *out = (lhi_fibre_route){.km = root_km};
-    if (!spread(f, f->to))
+    *out = (lhi_node_route){.km = root_km};
+    if (!compute_distances(f, f->to))
         return LH_ENOMEM;
     int64_t step = 0;
     if (next_node(f, root->nodes[spur], true, &step) == LH_NONE)
@@ -137,19 +137,19 @@ static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 }
 
 /* Candidate routes, not yet selected. */
-typedef struct pool {
-    lhi_fibre_route *items;
+typedef struct route_pool {
+    lhi_node_route *items;
     uint32_t count, room;
-} pool;
+} route_pool;
 
-static bool pool_add(pool *p, const lhi_fibre_route *route)
+static bool pool_add(route_pool *p, const lhi_node_route *route)
 {
     for (uint32_t i = 0; i < p->count; i++)
         if (compare(&p->items[i], route) == 0)
             return true;
     if (p->count == p->room) {
         uint32_t room = p->room ? p->room * 2 : 32;
-        lhi_fibre_route *items = realloc(p->items, room * sizeof *items);
+        lhi_node_route *items = realloc(p->items, room * sizeof *items);
         if (!items)
             return false;
         p->items = items;
@@ -159,31 +159,31 @@ static bool pool_add(pool *p, const lhi_fibre_route *route)
     return true;
 }
 
-static lhi_fibre_route pool_take_least(pool *p)
+static lhi_node_route pool_take_least(route_pool *p)
 {
     uint32_t least = 0;
     for (uint32_t i = 1; i < p->count; i++)
         if (compare(&p->items[i], &p->items[least]) < 0)
             least = i;
-    lhi_fibre_route route = p->items[least];
+    lhi_node_route route = p->items[least];
     p->items[least] = p->items[--p->count];
     return route;
 }
 
 static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
-                        pool *waiting, lhi_fibre_route *out, uint32_t *count)
+                        route_pool *waiting, lhi_node_route *out, uint32_t *count)
 {
-    lhi_fibre_route begin = {.nodes = &from}, route;
+    lhi_node_route begin = {.nodes = &from}, route;
     *count = 0;
-    LHI_TRY(detour(f, &begin, 0, 0, NULL, 0, mem, &route));
+    LHI_TRY(find_spur_route(f, &begin, 0, 0, NULL, 0, mem, &route));
     while (route.nodes) {
         out[(*count)++] = route;
         if (*count == k)
             break;
         int64_t root_km = 0;
         for (uint32_t spur = 0; spur < route.hops; spur++) {
-            lhi_fibre_route other;
-            LHI_TRY(detour(f, &route, spur, root_km, out, *count, mem, &other));
+            lhi_node_route other;
+            LHI_TRY(find_spur_route(f, &route, spur, root_km, out, *count, mem, &other));
             if (other.nodes && !pool_add(waiting, &other))
                 return LH_ENOMEM;
             root_km += cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
@@ -197,7 +197,7 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
 
 lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
                           uint32_t to, uint32_t k, lhi_arena *mem,
-                          lhi_fibre_route *out, uint32_t *count)
+                          lhi_node_route *out, uint32_t *count)
 {
     uint32_t n = topology->n_nodes;
     finder f = {
@@ -208,7 +208,7 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
         .closed = LHI_NEW(mem, bool, n),
         .closed_first = LHI_NEW(mem, bool, n),
     };
-    pool waiting = {0};
+    route_pool waiting = {0};
     lh_status status = LH_ENOMEM;
     if (f.km && f.hops && f.closed && f.closed_first)
         status = search(&f, from, k, mem, &waiting, out, count);
@@ -217,7 +217,7 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
     return status;
 }
 
-lh_status lhi_distances(const lh_topology *topology, uint32_t from, int64_t *km)
+lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from, int64_t *km)
 {
     uint32_t n = topology->n_nodes;
     finder f = {
@@ -226,7 +226,7 @@ lh_status lhi_distances(const lh_topology *topology, uint32_t from, int64_t *km)
         .hops = calloc(n, sizeof *f.hops),
         .closed = calloc(n, sizeof *f.closed),
     };
-    bool ok = f.hops && f.closed && spread(&f, from);
+    bool ok = f.hops && f.closed && compute_distances(&f, from);
     free(f.hops);
     free(f.closed);
     lhi_heap_fini(&f.heap);
@@ -243,7 +243,7 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
         return lhi_fail(err, LH_EINVAL, "1 to %d routes can be asked for",
                         LHI_MAX_CANDIDATES);
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_fibre_route found[LHI_MAX_CANDIDATES];
+    lhi_node_route found[LHI_MAX_CANDIDATES];
     uint32_t n = 0;
     if (!mem ||
         lhi_routes_find(topology, from, to, k, mem, found, &n) != LH_OK) {

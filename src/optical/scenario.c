@@ -30,27 +30,27 @@ const char *lh_assignment_name(lh_assignment assignment)
 static lh_status read_topology(reader *r, const lhi_node *node)
 {
     if (node->kind == LHI_MAP)
-        return lhi_topology_from(r->doc, node, &r->s->topology, r->err);
+        return lhi_topology_parse_node(r->doc, node, &r->s->topology, r->err);
     const char *path;
-    LHI_TRY(lhi_scenario_names(r->s, r->doc, node, &path, r->err));
+    LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_topology_read(path, &r->s->topology, r->err);
     if (status != LH_OK)
-        lhi_wrap(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
     return status;
 }
 
 static lh_status get_count(reader *r, const lhi_node *map, const char *key,
                            uint32_t least, uint32_t most, uint32_t *out)
 {
-    const lhi_node *node = lhi_find(map, key);
-    return node ? lhi_get_u32(r->doc, node, least, most, out, r->err) : LH_OK;
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_u32(r->doc, node, least, most, out, r->err) : LH_OK;
 }
 
 /* Parses Gb/s with up to three decimals. */
 static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 {
     double gbps;
-    LHI_TRY(lhi_get_number(r->doc, node, 0.001, 1e6, &gbps, r->err));
+    LHI_TRY(lhi_node_get_number(r->doc, node, 0.001, 1e6, &gbps, r->err));
     *mbps = (int64_t)(gbps * 1000 + 0.5);
     return LH_OK;
 }
@@ -64,20 +64,20 @@ static lh_status read_reach(reader *r, const lhi_node *map, bool last,
 {
     static const char *const keys[] = {"up_to_km", "gbps", NULL};
     const lhi_node *node;
-    LHI_TRY(lhi_want_map(r->doc, map, r->err));
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
-    LHI_TRY(lhi_need(r->doc, map, "gbps", &node, r->err));
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "gbps", &node, r->err));
     LHI_TRY(get_rate(r, node, &out->mbps));
     out->km = INT64_MAX;
-    node = lhi_find(map, "up_to_km");
+    node = lhi_node_find(map, "up_to_km");
     if (last && node)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "the last modulation must serve any length, so it "
                             "has no up_to_km");
     if (last)
         return LH_OK;
-    LHI_TRY(lhi_need(r->doc, map, "up_to_km", &node, r->err));
-    return lhi_get_int(r->doc, node, 1, INT32_MAX, &out->km, r->err);
+    LHI_TRY(lhi_node_require(r->doc, map, "up_to_km", &node, r->err));
+    return lhi_node_get_int(r->doc, node, 1, INT32_MAX, &out->km, r->err);
 }
 
 static lh_status read_modulation(reader *r, const lhi_node *node,
@@ -86,7 +86,7 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
     static const char *const names[] = {"adaptive", NULL};
     uint32_t which;
     if (node->kind != LHI_LIST) {
-        LHI_TRY(lhi_get_choice(r->doc, node, names, &which, r->err));
+        LHI_TRY(lhi_node_get_choice(r->doc, node, names, &which, r->err));
         *reaches = adaptive;
         *n = sizeof adaptive / sizeof *adaptive;
         return LH_OK;
@@ -111,18 +111,18 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
 
 static lh_status read_network(reader *r, const lhi_node *map)
 {
-    const lhi_node *node, *rate = lhi_find(map, "gbps_per_slot");
-    const lhi_node *modulation = lhi_find(map, "modulation");
+    const lhi_node *node, *rate = lhi_node_find(map, "gbps_per_slot");
+    const lhi_node *modulation = lhi_node_find(map, "modulation");
     lhi_reach plain = {INT64_MAX, 75000};
     const lhi_reach *reaches = &plain;
     uint32_t n_reaches = 1, slots = 80, k = 5;
     bool shared = false;
-    LHI_TRY(lhi_need(r->doc, map, "topology", &node, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "topology", &node, r->err));
     LHI_TRY(read_topology(r, node));
     LHI_TRY(get_count(r, map, "slots", 1, LHI_MAX_SLOTS, &slots));
     LHI_TRY(get_count(r, map, "candidate_paths", 1, LHI_MAX_CANDIDATES, &k));
-    if ((node = lhi_find(map, "shared_fibre")) != NULL)
-        LHI_TRY(lhi_get_bool(r->doc, node, &shared, r->err));
+    if ((node = lhi_node_find(map, "shared_fibre")) != NULL)
+        LHI_TRY(lhi_node_get_bool(r->doc, node, &shared, r->err));
     if (rate && modulation)
         return lhi_doc_fail(r->doc, modulation, r->err, LH_EINPUT,
                             "the modulation says what a slot carries; leave "
@@ -150,44 +150,44 @@ static lh_status read_background(reader *r, const lhi_node *map)
     *b = (lhi_background){.erlang = 0, .slots_min = 1};
     b->slots_max = slots < 8 ? slots : 8;
     if (map) {
-        LHI_TRY(lhi_want_map(r->doc, map, r->err));
-        LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
-        LHI_TRY(lhi_need(r->doc, map, "erlang", &node, r->err));
-        LHI_TRY(lhi_get_number(r->doc, node, 0, 1e6, &b->erlang, r->err));
-        if ((node = lhi_find(map, "holding_s")) != NULL)
+        LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+        LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+        LHI_TRY(lhi_node_require(r->doc, map, "erlang", &node, r->err));
+        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e6, &b->erlang, r->err));
+        if ((node = lhi_node_find(map, "holding_s")) != NULL)
             LHI_TRY(
-                lhi_get_number(r->doc, node, 1e-6, 1e6, &holding_s, r->err));
-        if ((node = lhi_find(map, "slots_min")) != NULL) {
-            LHI_TRY(lhi_get_u32(r->doc, node, 1, slots, &b->slots_min, r->err));
+                lhi_node_get_number(r->doc, node, 1e-6, 1e6, &holding_s, r->err));
+        if ((node = lhi_node_find(map, "slots_min")) != NULL) {
+            LHI_TRY(lhi_node_get_u32(r->doc, node, 1, slots, &b->slots_min, r->err));
             if (b->slots_max < b->slots_min)
                 b->slots_max = b->slots_min;
         }
-        if ((node = lhi_find(map, "slots_max")) != NULL)
-            LHI_TRY(lhi_get_u32(r->doc, node, b->slots_min, slots,
+        if ((node = lhi_node_find(map, "slots_max")) != NULL)
+            LHI_TRY(lhi_node_get_u32(r->doc, node, b->slots_min, slots,
                                 &b->slots_max, r->err));
     }
     b->holding_ns = holding_s * 1e9;
-    if (!lhi_background_moves(b))
+    if (!lhi_background_is_sparse(b))
         return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
                             "a request every %.3g ns; at least %d ns must lie "
                             "between them: lower erlang or raise holding_s",
-                            b->holding_ns / b->erlang, LHI_LEAST_GAP_NS);
+                            b->holding_ns / b->erlang, LHI_MIN_REQUEST_GAP_NS);
     return LH_OK;
 }
 
 static lh_status read_jobs(reader *r, const lhi_node *map)
 {
-    const lhi_node *one = lhi_find(map, "job"), *list = lhi_find(map, "jobs");
-    const lhi_node *plan = lhi_find(map, "plan");
+    const lhi_node *one = lhi_node_find(map, "job"), *list = lhi_node_find(map, "jobs");
+    const lhi_node *plan = lhi_node_find(map, "plan");
     lh_scenario *s = r->s;
     if (!!one + !!list + !!plan > 1)
         return lhi_doc_fail(r->doc, list ? list : plan, r->err, LH_EINPUT,
                             "give one of job, jobs and plan");
     if (!one && !list && !plan)
-        return lhi_need(r->doc, map, "job", &one, r->err);
+        return lhi_node_require(r->doc, map, "job", &one, r->err);
     s->n_jobs = 1;
     if (list) {
-        LHI_TRY(lhi_want_list(r->doc, list, r->err));
+        LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
         s->n_jobs = list->n_items;
         if (s->n_jobs < 1 || s->n_jobs > MAX_JOBS)
             return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
@@ -196,21 +196,21 @@ static lh_status read_jobs(reader *r, const lhi_node *map)
                                 s->n_jobs, MAX_JOBS);
         one = list->first;
     }
-    s->jobs = LHI_NEW(s->mem, lhi_job_spec, s->n_jobs);
+    s->jobs = LHI_NEW(s->mem, lhi_optical_job_spec, s->n_jobs);
     if (!s->jobs)
         return lhi_fail_nomem(r->err);
     if (plan)
-        return lhi_job_from_plan(r->doc, plan, s, &s->jobs[0], r->err);
+        return lhi_optical_job_parse_plan(r->doc, plan, s, &s->jobs[0], r->err);
     for (uint32_t i = 0; i < s->n_jobs; i++, one = one->next)
-        LHI_TRY(lhi_job_from(r->doc, one, s, &s->jobs[i], r->err));
+        LHI_TRY(lhi_optical_job_parse(r->doc, one, s, &s->jobs[i], r->err));
     return LH_OK;
 }
 
 static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
                           bool *out)
 {
-    const lhi_node *node = lhi_find(map, key);
-    return node ? lhi_get_bool(r->doc, node, out, r->err) : LH_OK;
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_bool(r->doc, node, out, r->err) : LH_OK;
 }
 
 static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
@@ -226,13 +226,13 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
                         .request_slots = r->s->request_slots};
     if (!out->name)
         return lhi_fail_nomem(r->err);
-    if (!lhi_is_null(map)) {
-        LHI_TRY(lhi_want_map(r->doc, map, r->err));
-        LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
-        node = lhi_find(map, "policy");
+    if (!lhi_node_is_null(map)) {
+        LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+        LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+        node = lhi_node_find(map, "policy");
     }
     if (node) {
-        LHI_TRY(lhi_get_choice(r->doc, node, assignment_names, &which, r->err));
+        LHI_TRY(lhi_node_get_choice(r->doc, node, assignment_names, &which, r->err));
     } else {
         while (assignment_names[which] &&
                strcmp(assignment_names[which], out->name) != 0)
@@ -243,7 +243,7 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
                                 "ksp-ff, cba, slack or critical}");
     }
     out->assignment = (lh_assignment)which;
-    if (lhi_is_null(map))
+    if (lhi_node_is_null(map))
         return LH_OK;
     LHI_TRY(get_count(r, map, "request_slots", 1, r->s->network->slots,
                       &out->request_slots));
@@ -253,16 +253,16 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     LHI_TRY(get_flag(r, map, "ask_late", &out->ask_late));
     LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
     LHI_TRY(get_flag(r, map, "fill_idle", &out->fill_idle));
-    if ((node = lhi_find(map, "schedule")) != NULL)
+    if ((node = lhi_node_find(map, "schedule")) != NULL)
         LHI_TRY(
-            lhi_get_method(r->doc, node, r->s->mem, &out->schedule, r->err));
+            lhi_scenario_parse_method(r->doc, node, r->s->mem, &out->schedule, r->err));
     return LH_OK;
 }
 
 static lh_status read_policies(reader *r, const lhi_node *map)
 {
     lh_scenario *s = r->s;
-    LHI_TRY(lhi_want_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
     if (map->n_items < 1 || map->n_items > MAX_POLICIES)
         return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
                             "%" PRIu32 " policies; give 1 to %d", map->n_items,
@@ -287,7 +287,7 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
         memcpy(s->seeds, usual, sizeof usual);
         return LH_OK;
     }
-    LHI_TRY(lhi_want_list(r->doc, list, r->err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
     if (list->n_items < 1 || list->n_items > MAX_SEEDS)
         return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
                             "give 1 to %d seeds", MAX_SEEDS);
@@ -296,7 +296,7 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
         return lhi_fail_nomem(r->err);
     for (const lhi_node *node = list->first; node; node = node->next) {
         int64_t seed;
-        LHI_TRY(lhi_get_int(r->doc, node, 0, INT64_MAX, &seed, r->err));
+        LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT64_MAX, &seed, r->err));
         s->seeds[s->n_seeds++] = (uint64_t)seed;
     }
     return LH_OK;
@@ -313,22 +313,22 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
         "policies",      NULL};
     lh_scenario *s = r->s;
     const lhi_node *node;
-    LHI_TRY(lhi_want_format(r->doc, "optical", 1, r->err));
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_doc_check_format(r->doc, "optical", 1, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     LHI_TRY(read_network(r, map));
-    LHI_TRY(read_background(r, lhi_find(map, "background")));
+    LHI_TRY(read_background(r, lhi_node_find(map, "background")));
     s->request_slots = s->network->slots < 2 ? s->network->slots : 2;
     LHI_TRY(get_count(r, map, "request_slots", 1, s->network->slots,
                       &s->request_slots));
     s->retry_ns = 5000000;
-    if ((node = lhi_find(map, "retry_ns")) != NULL)
-        LHI_TRY(lhi_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
+    if ((node = lhi_node_find(map, "retry_ns")) != NULL)
+        LHI_TRY(lhi_node_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
                             r->err));
     s->iterations = 10;
     LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
-    LHI_TRY(read_seeds(r, lhi_find(map, "seeds")));
+    LHI_TRY(read_seeds(r, lhi_node_find(map, "seeds")));
     LHI_TRY(read_jobs(r, map));
-    LHI_TRY(lhi_need(r->doc, map, "policies", &node, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "policies", &node, r->err));
     return read_policies(r, node);
 }
 
@@ -371,7 +371,7 @@ lh_status lh_scenario_read(const char *path, lh_scenario **out, lh_error *err)
 
 const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i)
 {
-    const lhi_named_file *file = scenario->files;
+    const lhi_scenario_file *file = scenario->files;
     while (file && i-- > 0)
         file = file->next;
     return file ? file->path : NULL;

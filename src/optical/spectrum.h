@@ -57,13 +57,13 @@ static inline uint64_t *lhi_fibre(const lhi_spectrum *s, uint32_t fibre)
 }
 
 /* Checks whether a slot is occupied. */
-static inline bool lhi_slot_held(const uint64_t *busy, uint32_t slot)
+static inline bool lhi_slot_is_occupied(const uint64_t *busy, uint32_t slot)
 {
     return busy[slot / 64] >> (slot % 64) & 1;
 }
 
 /* Shifts a set down by `by` slots: bit j of out is bit j + by of in. */
-static inline void lhi_slots_down(const uint64_t *in, uint32_t by,
+static inline void lhi_slots_shift_down(const uint64_t *in, uint32_t by,
                                   uint32_t n_words, uint64_t *out)
 {
     uint32_t skip = by / 64, shift = by % 64;
@@ -98,7 +98,7 @@ static inline bool lhi_block_starts(uint64_t *set, uint32_t n, uint32_t n_words)
     uint64_t moved[LHI_MAX_WORDS], any = 0;
     for (uint32_t have = 1; have < n;) {
         uint32_t by = have < n - have ? have : n - have;
-        lhi_slots_down(set, by, n_words, moved);
+        lhi_slots_shift_down(set, by, n_words, moved);
         for (uint32_t w = 0; w < n_words; w++)
             set[w] &= moved[w];
         have += by;
@@ -128,7 +128,7 @@ static inline uint32_t lhi_first_slot(const uint64_t *set)
 }
 
 /* Returns the bits of slots first..first+n-1 within word `word`. */
-static inline uint64_t lhi_mask_from(uint32_t first, uint32_t n, uint32_t word)
+static inline uint64_t lhi_slot_mask(uint32_t first, uint32_t n, uint32_t word)
 {
     uint32_t low = word * 64;
     uint32_t begin = first > low ? first - low : 0;
@@ -145,7 +145,7 @@ static inline void lhi_spectrum_set(lhi_spectrum *s, const lhi_path *path,
     assert(n > 0 && first + n <= s->slots);
     (void)hold; /* used by the assertion only */
     for (uint32_t w = first / 64; w <= last_word; w++) {
-        uint64_t mask = lhi_mask_from(first, n, w);
+        uint64_t mask = lhi_slot_mask(first, n, w);
         for (uint32_t h = 0; h < path->hops; h++) {
             uint64_t *busy = lhi_fibre(s, path->fibres[h]) + w;
             /* Slots are never occupied or released twice. */
@@ -156,7 +156,7 @@ static inline void lhi_spectrum_set(lhi_spectrum *s, const lhi_path *path,
 }
 
 /* Counts occupied slots, summed over the path's fibres. */
-static inline uint32_t lhi_path_held(const lhi_spectrum *s,
+static inline uint32_t lhi_path_count_occupied(const lhi_spectrum *s,
                                      const lhi_path *path)
 {
     uint32_t n = 0;

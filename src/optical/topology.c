@@ -45,14 +45,14 @@ static lh_status read_node(reader *r, const lhi_node *node, named_id *out)
 {
     static const char *const keys[] = {"id", "name", NULL};
     const lhi_node *value;
-    LHI_TRY(lhi_want_map(r->doc, node, r->err));
-    LHI_TRY(lhi_known_keys(r->doc, node, keys, r->err));
-    LHI_TRY(lhi_need(r->doc, node, "id", &value, r->err));
-    LHI_TRY(lhi_get_int(r->doc, value, 0, INT32_MAX, &out->id, r->err));
+    LHI_TRY(lhi_node_check_map(r->doc, node, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, node, keys, r->err));
+    LHI_TRY(lhi_node_require(r->doc, node, "id", &value, r->err));
+    LHI_TRY(lhi_node_get_int(r->doc, value, 0, INT32_MAX, &out->id, r->err));
     out->node = value;
     out->name = "";
-    if ((value = lhi_find(node, "name")) != NULL) {
-        LHI_TRY(lhi_get_string(r->doc, value, &out->name, r->err));
+    if ((value = lhi_node_find(node, "name")) != NULL) {
+        LHI_TRY(lhi_node_get_string(r->doc, value, &out->name, r->err));
         out->name = lhi_arena_strdup(r->t->mem, out->name);
         if (!out->name)
             return lhi_fail_nomem(r->err);
@@ -63,7 +63,7 @@ static lh_status read_node(reader *r, const lhi_node *node, named_id *out)
 static lh_status read_nodes(reader *r, const lhi_node *list)
 {
     lh_topology *t = r->t;
-    LHI_TRY(lhi_want_list(r->doc, list, r->err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
     if (list->n_items < 2 || list->n_items > LHI_MAX_NODES)
         return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
                             "%" PRIu32 " nodes; a topology has 2 to %d",
@@ -93,13 +93,13 @@ static lh_status read_nodes(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-static lh_status read_end(reader *r, const lhi_node *map, const char *key,
+static lh_status read_endpoint(reader *r, const lhi_node *map, const char *key,
                           uint32_t *out)
 {
     const lhi_node *value;
     int64_t id;
-    LHI_TRY(lhi_need(r->doc, map, key, &value, r->err));
-    LHI_TRY(lhi_get_int(r->doc, value, 0, INT32_MAX, &id, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, key, &value, r->err));
+    LHI_TRY(lhi_node_get_int(r->doc, value, 0, INT32_MAX, &id, r->err));
     *out = find_id(r->ids, r->t->n_nodes, id);
     if (*out == LH_NONE)
         return lhi_doc_fail(r->doc, value, r->err, LH_EINPUT,
@@ -111,26 +111,26 @@ static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
 {
     static const char *const keys[] = {"a", "b", "km", NULL};
     const lhi_node *value;
-    LHI_TRY(lhi_want_map(r->doc, node, r->err));
-    LHI_TRY(lhi_known_keys(r->doc, node, keys, r->err));
-    LHI_TRY(read_end(r, node, "a", &out->a));
-    LHI_TRY(read_end(r, node, "b", &out->b));
+    LHI_TRY(lhi_node_check_map(r->doc, node, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, node, keys, r->err));
+    LHI_TRY(read_endpoint(r, node, "a", &out->a));
+    LHI_TRY(read_endpoint(r, node, "b", &out->b));
     if (out->a == out->b)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "a link from node %" PRId64 " to itself",
                             r->ids[out->a]);
-    LHI_TRY(lhi_need(r->doc, node, "km", &value, r->err));
-    return lhi_get_int(r->doc, value, 1, LHI_MAX_KM, &out->km, r->err);
+    LHI_TRY(lhi_node_require(r->doc, node, "km", &value, r->err));
+    return lhi_node_get_int(r->doc, value, 1, LHI_MAX_KM, &out->km, r->err);
 }
 
 /* Lists the neighbours for every node, ascending: two counting sorts by node.
  */
-static lh_status make_ways(reader *r)
+static lh_status list_neighbours(reader *r)
 {
     lh_topology *t = r->t;
     uint32_t *first = LHI_NEW(t->mem, uint32_t, t->n_nodes + 2);
-    lhi_network_way *ways =
-        LHI_NEW(t->mem, lhi_network_way, (size_t)t->n_cables * 2);
+    lhi_network_neighbour *ways =
+        LHI_NEW(t->mem, lhi_network_neighbour, (size_t)t->n_cables * 2);
     uint32_t *count = LHI_NEW(t->mem, uint32_t, t->n_nodes);
     if (!first || !ways || !count)
         return lhi_fail_nomem(r->err);
@@ -143,11 +143,11 @@ static lh_status make_ways(reader *r)
     for (uint32_t c = 0; c < t->n_cables; c++) {
         uint32_t ends[2] = {t->cables[c].a, t->cables[c].b};
         for (uint32_t e = 0; e < 2; e++) {
-            lhi_network_way *at = ways + first[ends[e]];
+            lhi_network_neighbour *at = ways + first[ends[e]];
             uint32_t i = count[ends[e]]++;
             for (; i > 0 && at[i - 1].node > ends[1 - e]; i--)
                 at[i] = at[i - 1];
-            at[i] = (lhi_network_way){.node = ends[1 - e], .cable = c};
+            at[i] = (lhi_network_neighbour){.node = ends[1 - e], .cable = c};
         }
     }
     t->first_way = first;
@@ -155,7 +155,7 @@ static lh_status make_ways(reader *r)
     return LH_OK;
 }
 
-static lh_status refuse_doubles(reader *r, const lhi_node *list)
+static lh_status check_duplicates(reader *r, const lhi_node *list)
 {
     const lh_topology *t = r->t;
     for (uint32_t n = 0; n < t->n_nodes; n++)
@@ -175,7 +175,7 @@ static lh_status refuse_doubles(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-static lh_status refuse_islands(reader *r, const lhi_node *list)
+static lh_status check_connected(reader *r, const lhi_node *list)
 {
     const lh_topology *t = r->t;
     uint32_t *queue = LHI_NEW(t->mem, uint32_t, t->n_nodes);
@@ -204,7 +204,7 @@ static lh_status refuse_islands(reader *r, const lhi_node *list)
 static lh_status read_cables(reader *r, const lhi_node *list)
 {
     lh_topology *t = r->t;
-    LHI_TRY(lhi_want_list(r->doc, list, r->err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
     if (list->n_items < 1 || list->n_items > LHI_MAX_CABLES)
         return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
                             "%" PRIu32 " links; a topology has 1 to %d",
@@ -217,9 +217,9 @@ static lh_status read_cables(reader *r, const lhi_node *list)
     for (const lhi_node *node = list->first; node; node = node->next)
         LHI_TRY(read_cable(r, node, &cables[n++]));
     t->cables = cables;
-    LHI_TRY(make_ways(r));
-    LHI_TRY(refuse_doubles(r, list));
-    return refuse_islands(r, list);
+    LHI_TRY(list_neighbours(r));
+    LHI_TRY(check_duplicates(r, list));
+    return check_connected(r, list);
 }
 
 static lh_status read_topology(reader *r, const lhi_node *map)
@@ -229,25 +229,25 @@ static lh_status read_topology(reader *r, const lhi_node *map)
     static const char *const units[] = {"km", NULL};
     const lhi_node *value;
     uint32_t unit;
-    LHI_TRY(lhi_want_map(r->doc, map, r->err));
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
-    if (lhi_find(map, "longhaul"))
-        LHI_TRY(lhi_want_format_of(r->doc, map, "topology", 1, r->err));
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    if (lhi_node_find(map, "longhaul"))
+        LHI_TRY(lhi_node_check_format(r->doc, map, "topology", 1, r->err));
     r->t->name = "";
-    if ((value = lhi_find(map, "name")) != NULL)
-        LHI_TRY(lhi_get_string(r->doc, value, &r->t->name, r->err));
+    if ((value = lhi_node_find(map, "name")) != NULL)
+        LHI_TRY(lhi_node_get_string(r->doc, value, &r->t->name, r->err));
     r->t->name = lhi_arena_strdup(r->t->mem, r->t->name);
     if (!r->t->name)
         return lhi_fail_nomem(r->err);
-    if ((value = lhi_find(map, "unit")) != NULL)
-        LHI_TRY(lhi_get_choice(r->doc, value, units, &unit, r->err));
-    LHI_TRY(lhi_need(r->doc, map, "nodes", &value, r->err));
+    if ((value = lhi_node_find(map, "unit")) != NULL)
+        LHI_TRY(lhi_node_get_choice(r->doc, value, units, &unit, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "nodes", &value, r->err));
     LHI_TRY(read_nodes(r, value));
-    LHI_TRY(lhi_need(r->doc, map, "links", &value, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "links", &value, r->err));
     return read_cables(r, value);
 }
 
-lh_status lhi_topology_from(const lhi_doc *doc, const lhi_node *map,
+lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
                             lh_topology **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
@@ -270,7 +270,7 @@ lh_status lh_topology_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_TOPOLOGY, &doc, err));
-    lh_status status = lhi_topology_from(doc, doc->root, out, err);
+    lh_status status = lhi_topology_parse_node(doc, doc->root, out, err);
     lhi_doc_free(doc);
     return status;
 }
@@ -279,7 +279,7 @@ lh_status lh_topology_read(const char *path, lh_topology **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, LHI_INPUT_TOPOLOGY, &doc, err));
-    lh_status status = lhi_topology_from(doc, doc->root, out, err);
+    lh_status status = lhi_topology_parse_node(doc, doc->root, out, err);
     lhi_doc_free(doc);
     return status;
 }

@@ -17,21 +17,21 @@ enum {
 typedef struct reader {
     const lhi_doc *doc;
     lh_scenario *s;
-    lhi_job_spec *job;
+    lhi_optical_job_spec *job;
     lh_error *err;
 } reader;
 
-lh_status lhi_scenario_names(lh_scenario *s, const lhi_doc *doc,
+lh_status lhi_scenario_resolve_file(lh_scenario *s, const lhi_doc *doc,
                              const lhi_node *node, const char **path,
                              lh_error *err)
 {
     const char *name, *slash = strrchr(doc->file, '/');
-    LHI_TRY(lhi_get_string(doc, node, &name, err));
+    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
     size_t folder = slash ? (size_t)(slash - doc->file) + 1 : 0;
     if (name[0] == '/')
         folder = 0;
     char *text = LHI_NEW(s->mem, char, folder + strlen(name) + 1);
-    lhi_named_file *file = LHI_NEW(s->mem, lhi_named_file, 1);
+    lhi_scenario_file *file = LHI_NEW(s->mem, lhi_scenario_file, 1);
     if (!text || !file)
         return lhi_fail_nomem(err);
     memcpy(text, doc->file, folder);
@@ -45,7 +45,7 @@ lh_status lhi_scenario_names(lh_scenario *s, const lhi_doc *doc,
     return LH_OK;
 }
 
-bool lhi_chain_order(const char *schedule, lhi_program_order *order)
+bool lhi_program_order_parse(const char *schedule, lhi_program_order *order)
 {
     if (strcmp(schedule, "gpipe") == 0)
         *order = LHI_GPIPE;
@@ -56,11 +56,11 @@ bool lhi_chain_order(const char *schedule, lhi_program_order *order)
     return true;
 }
 
-lh_status lhi_get_method(const lhi_doc *doc, const lhi_node *node,
+lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
                          lhi_arena *mem, const char **out, lh_error *err)
 {
     const char *name;
-    LHI_TRY(lhi_get_string(doc, node, &name, err));
+    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
     uint32_t n = lh_n_methods(), i = 0;
     while (i < n && strcmp(lh_method_name(i), name) != 0)
         i++;
@@ -73,7 +73,7 @@ lh_status lhi_get_method(const lhi_doc *doc, const lhi_node *node,
     return *out ? LH_OK : lhi_fail_nomem(err);
 }
 
-const lh_pipeline *lhi_job_pipeline(const lhi_job_spec *job)
+const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job)
 {
     return job->pipeline ? job->pipeline
            : job->plan   ? job->plan->pipeline
@@ -84,11 +84,11 @@ const lh_pipeline *lhi_job_pipeline(const lhi_job_spec *job)
 static lh_status read_preset(reader *r, const lhi_node *map)
 {
     static const char *const names[] = {"8b", "70b", NULL};
-    const lhi_node *node = lhi_find(map, "preset");
+    const lhi_node *node = lhi_node_find(map, "preset");
     uint32_t which = 0;
     if (!node)
         return LH_OK;
-    LHI_TRY(lhi_get_choice(r->doc, node, names, &which, r->err));
+    LHI_TRY(lhi_node_get_choice(r->doc, node, names, &which, r->err));
     lhi_chain *c = &r->job->chain;
     c->forward_ns = which == 0 ? 10000000 : 38000000;
     c->backward_ns = which == 0 ? 17700000 : 67000000;
@@ -100,13 +100,13 @@ static lh_status read_preset(reader *r, const lhi_node *map)
 static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
                              int64_t least, int64_t most, int64_t *out)
 {
-    const lhi_node *node = lhi_find(map, key);
+    const lhi_node *node = lhi_node_find(map, key);
     if (!node) {
-        if (lhi_find(map, "preset"))
+        if (lhi_node_find(map, "preset"))
             return LH_OK;
-        return lhi_need(r->doc, map, key, &node, r->err);
+        return lhi_node_require(r->doc, map, key, &node, r->err);
     }
-    return lhi_get_int(r->doc, node, least, most, out, r->err);
+    return lhi_node_get_int(r->doc, node, least, most, out, r->err);
 }
 
 static lh_status read_chain(reader *r, const lhi_node *map)
@@ -127,7 +127,7 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                                        NULL};
     lhi_chain *c = &r->job->chain;
     const lhi_node *node;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     LHI_TRY(read_preset(r, map));
     LHI_TRY(
         read_amount(r, map, "forward_ns", 1, LHI_MAX_TIME_NS, &c->forward_ns));
@@ -135,32 +135,32 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                         &c->backward_ns));
     LHI_TRY(read_amount(r, map, "message_bits", 1, MAX_BITS, &c->bits));
     r->job->weight_ns = c->backward_ns / 2;
-    if ((node = lhi_find(map, "weight_ns")) != NULL)
-        LHI_TRY(lhi_get_int(r->doc, node, 0, c->backward_ns, &r->job->weight_ns,
+    if ((node = lhi_node_find(map, "weight_ns")) != NULL)
+        LHI_TRY(lhi_node_get_int(r->doc, node, 0, c->backward_ns, &r->job->weight_ns,
                             r->err));
-    LHI_TRY(lhi_need(r->doc, map, "stages", &node, r->err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, MAX_STAGES, &c->stages, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "stages", &node, r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_STAGES, &c->stages, r->err));
     r->job->devices = c->stages;
-    LHI_TRY(lhi_need(r->doc, map, "microbatches", &node, r->err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, MAX_MICROBATCHES, &c->microbatches,
+    LHI_TRY(lhi_node_require(r->doc, map, "microbatches", &node, r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES, &c->microbatches,
                         r->err));
     c->warm_up_factor = 1;
-    if ((node = lhi_find(map, "warm_up_factor")) != NULL)
-        LHI_TRY(lhi_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor, r->err));
-    if ((node = lhi_find(map, "activation_limit")) != NULL)
-        LHI_TRY(lhi_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
+    if ((node = lhi_node_find(map, "warm_up_factor")) != NULL)
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor, r->err));
+    if ((node = lhi_node_find(map, "activation_limit")) != NULL)
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
                             &r->job->activations, r->err));
-    LHI_TRY(lhi_need(r->doc, map, "schedule", &node, r->err));
-    return lhi_get_method(r->doc, node, r->s->mem, &r->job->schedule, r->err);
+    LHI_TRY(lhi_node_require(r->doc, map, "schedule", &node, r->err));
+    return lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule, r->err);
 }
 
-static lh_status take_plan(reader *r, const lhi_node *node)
+static lh_status read_plan(reader *r, const lhi_node *node)
 {
     const char *path;
-    LHI_TRY(lhi_scenario_names(r->s, r->doc, node, &path, r->err));
+    LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_plan_read(path, &r->job->plan, r->err);
     if (status != LH_OK) {
-        lhi_wrap(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
         return status;
     }
     const lh_plan *plan = r->job->plan;
@@ -178,19 +178,19 @@ static lh_status take_plan(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-static lh_status take_pipeline(reader *r, const lhi_node *node)
+static lh_status read_pipeline(reader *r, const lhi_node *node)
 {
     const char *path;
-    LHI_TRY(lhi_scenario_names(r->s, r->doc, node, &path, r->err));
+    LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_pipeline_read(path, &r->job->pipeline, r->err);
     if (status != LH_OK)
-        lhi_wrap(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
     return status;
 }
 
-static lh_status measure(reader *r, const lhi_node *node)
+static lh_status set_dimensions(reader *r, const lhi_node *node)
 {
-    const lh_pipeline *p = lhi_job_pipeline(r->job);
+    const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
     r->job->devices = lh_pipeline_n_devices(p);
     r->job->chain.microbatches = lh_pipeline_n_microbatches(p);
     if (r->job->devices > MAX_STAGES)
@@ -207,35 +207,35 @@ static lh_status read_file(reader *r, const lhi_node *map)
         "name",         "plan",        "pipeline",
         "message_bits", "datacenters", "placement",
         "schedule",     "sites",       NULL};
-    const lhi_node *plan = lhi_find(map, "plan");
-    const lhi_node *pipeline = lhi_find(map, "pipeline"), *node;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
+    const lhi_node *plan = lhi_node_find(map, "plan");
+    const lhi_node *pipeline = lhi_node_find(map, "pipeline"), *node;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     if (plan && pipeline)
         return lhi_doc_fail(r->doc, pipeline, r->err, LH_EINPUT,
                             "give a plan or a pipeline, not both");
     if (plan)
-        LHI_TRY(take_plan(r, plan));
+        LHI_TRY(read_plan(r, plan));
     else
-        LHI_TRY(take_pipeline(r, pipeline));
-    node = lhi_find(map, "message_bits");
+        LHI_TRY(read_pipeline(r, pipeline));
+    node = lhi_node_find(map, "message_bits");
     if (!node && pipeline)
-        LHI_TRY(lhi_need(r->doc, map, "message_bits", &node, r->err));
+        LHI_TRY(lhi_node_require(r->doc, map, "message_bits", &node, r->err));
     if (node)
-        LHI_TRY(lhi_get_int(r->doc, node, 1, MAX_BITS, &r->job->chain.bits,
+        LHI_TRY(lhi_node_get_int(r->doc, node, 1, MAX_BITS, &r->job->chain.bits,
                             r->err));
-    node = lhi_find(map, "schedule");
+    node = lhi_node_find(map, "schedule");
     if (!node && pipeline)
-        LHI_TRY(lhi_need(r->doc, map, "schedule", &node, r->err));
+        LHI_TRY(lhi_node_require(r->doc, map, "schedule", &node, r->err));
     if (node)
         LHI_TRY(
-            lhi_get_method(r->doc, node, r->s->mem, &r->job->schedule, r->err));
-    return measure(r, plan ? plan : pipeline);
+            lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule, r->err));
+    return set_dimensions(r, plan ? plan : pipeline);
 }
 
 static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
 {
     int64_t id;
-    LHI_TRY(lhi_get_int(r->doc, node, 0, INT32_MAX, &id, r->err));
+    LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT32_MAX, &id, r->err));
     *out = lh_topology_find(r->s->topology, id);
     if (*out == LH_NONE)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
@@ -245,7 +245,7 @@ static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
 
 static lh_status read_placement(reader *r, const lhi_node *list)
 {
-    LHI_TRY(lhi_want_list(r->doc, list, r->err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
     if (list->n_items != r->job->devices)
         return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
                             "%" PRIu32 " nodes for %" PRIu32
@@ -263,9 +263,9 @@ static lh_status read_placement(reader *r, const lhi_node *list)
 /* Reads sites: {west: 1, east: 9}, by the pipeline's site names. */
 static lh_status read_sites(reader *r, const lhi_node *map)
 {
-    const lh_pipeline *p = lhi_job_pipeline(r->job);
+    const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
     uint32_t n_sites = lh_pipeline_n_sites(p);
-    LHI_TRY(lhi_want_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
     uint32_t *nodes = LHI_NEW(r->s->mem, uint32_t, n_sites + 1);
     uint32_t *sites = LHI_NEW(r->s->mem, uint32_t, r->job->devices);
     if (!nodes || !sites)
@@ -314,7 +314,7 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
 /* Default placement: each site of the plan gets its own node. */
 static lh_status keep_groups(reader *r, const lhi_node *node)
 {
-    const lh_pipeline *p = lhi_job_pipeline(r->job);
+    const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
     r->job->datacenters = p ? lh_pipeline_n_sites(p) : 0;
     if (r->job->datacenters == 0)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
@@ -324,11 +324,11 @@ static lh_status keep_groups(reader *r, const lhi_node *node)
     return check_datacenters(r, node);
 }
 
-static lh_status read_where(reader *r, const lhi_node *map)
+static lh_status read_location(reader *r, const lhi_node *map)
 {
-    const lhi_node *placement = lhi_find(map, "placement");
-    const lhi_node *sites = lhi_find(map, "sites");
-    const lhi_node *random = lhi_find(map, "datacenters");
+    const lhi_node *placement = lhi_node_find(map, "placement");
+    const lhi_node *sites = lhi_node_find(map, "sites");
+    const lhi_node *random = lhi_node_find(map, "datacenters");
     const lhi_node *second = random && (placement || sites) ? random
                              : placement && sites           ? sites
                                                             : NULL;
@@ -341,7 +341,7 @@ static lh_status read_where(reader *r, const lhi_node *map)
         return read_sites(r, sites);
     if (!random)
         return keep_groups(r, map);
-    LHI_TRY(lhi_get_u32(r->doc, random, 1, LHI_MAX_NODES, &r->job->datacenters,
+    LHI_TRY(lhi_node_get_u32(r->doc, random, 1, LHI_MAX_NODES, &r->job->datacenters,
                         r->err));
     return check_datacenters(r, random);
 }
@@ -351,7 +351,7 @@ static lh_status read_where(reader *r, const lhi_node *map)
  * bits. The sequential sum of all times in an iteration is below 2^60. */
 static lh_status check_size(reader *r, const lhi_node *node)
 {
-    const lhi_job_spec *job = r->job;
+    const lhi_optical_job_spec *job = r->job;
     const lhi_chain *chain = &job->chain;
     const lh_pipeline *pipeline = job->pipeline ? job->pipeline
                                   : job->plan   ? job->plan->pipeline
@@ -371,28 +371,28 @@ static lh_status check_size(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-lh_status lhi_job_from(const lhi_doc *doc, const lhi_node *map,
-                       lh_scenario *scenario, lhi_job_spec *out, lh_error *err)
+lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
+                       lh_scenario *scenario, lhi_optical_job_spec *out, lh_error *err)
 {
     reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
     const lhi_node *node;
-    LHI_TRY(lhi_want_map(doc, map, err));
-    if (lhi_find(map, "plan") || lhi_find(map, "pipeline"))
+    LHI_TRY(lhi_node_check_map(doc, map, err));
+    if (lhi_node_find(map, "plan") || lhi_node_find(map, "pipeline"))
         LHI_TRY(read_file(&r, map));
     else
         LHI_TRY(read_chain(&r, map));
     out->name = "";
-    if ((node = lhi_find(map, "name")) != NULL)
-        LHI_TRY(lhi_get_string(doc, node, &out->name, err));
+    if ((node = lhi_node_find(map, "name")) != NULL)
+        LHI_TRY(lhi_node_get_string(doc, node, &out->name, err));
     out->name = lhi_arena_strdup(scenario->mem, out->name);
     if (!out->name)
         return lhi_fail_nomem(err);
-    LHI_TRY(read_where(&r, map));
+    LHI_TRY(read_location(&r, map));
     return check_size(&r, map);
 }
 
-lh_status lhi_job_from_plan(const lhi_doc *doc, const lhi_node *node,
-                            lh_scenario *scenario, lhi_job_spec *out,
+lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
+                            lh_scenario *scenario, lhi_optical_job_spec *out,
                             lh_error *err)
 {
     reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
@@ -401,8 +401,8 @@ lh_status lhi_job_from_plan(const lhi_doc *doc, const lhi_node *node,
                             "the name of a plan's file stands here; with more "
                             "settings, write job: {plan: FILE, ...}");
     out->name = "";
-    LHI_TRY(take_plan(&r, node));
-    LHI_TRY(measure(&r, node));
+    LHI_TRY(read_plan(&r, node));
+    LHI_TRY(set_dimensions(&r, node));
     LHI_TRY(keep_groups(&r, node));
     return check_size(&r, node);
 }

@@ -16,23 +16,23 @@ enum {
     BACKGROUND, /* not in the heap */
     ARRIVAL,    /* payload: job, task that produced the message */
     TASK_END,   /* payload: job, task */
-    ASK,        /* payload: job, task; a retried or deferred request */
+    REQUEST,        /* payload: job, task; a retried or deferred request */
     WAKE,       /* payload: job, device whose next task is ready */
     BEGIN,      /* payload: job */
     END,        /* payload: job whose iteration ends */
 };
 
 /* Limit on a job's iterations, as a multiple of the requested number. */
-enum { GOES_ON = 100 };
+enum { MAX_ITERATION_FACTOR = 100 };
 
 /* Latest simulated time, 146 years; no run should reach it. */
-#define LAST_NS (INT64_C(1) << 62)
+#define MAX_TIME_NS (INT64_C(1) << 62)
 
 /* Job state. */
 typedef struct job {
     const lhi_program *program;
     const uint32_t *sites;
-    lhi_run_job_output *out;
+    lhi_optical_job_output *out;
     uint32_t index, iteration; /* iteration: the running one */
     uint32_t left;             /* remaining tasks in this iteration */
     int64_t begin_ns, best_ns;
@@ -64,8 +64,8 @@ typedef struct job {
 
 /* Run state. */
 typedef struct run {
-    const lhi_run_input *in;
-    lhi_run_output *out;
+    const lhi_optical_run_input *in;
+    lhi_optical_run_output *out;
     lhi_circuits circuits;
     lhi_arrivals arrivals;
     lhi_heap heap;
@@ -81,14 +81,14 @@ typedef struct run {
 static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
 {
     lhi_event e = {
-        .time_ns = time_ns, .rank = kind, .seq = r->seq++, .what = what};
+        .time_ns = time_ns, .rank = kind, .seq = r->seq++, .payload = what};
     if (!lhi_heap_push(&r->heap, e))
         r->no_memory = true;
     return !r->no_memory;
 }
 
 /* Returns the event payload for a job's task. */
-static uint64_t name_of(const job *j, uint32_t task)
+static uint64_t task_payload(const job *j, uint32_t task)
 {
     return (uint64_t)j->index << 32 | task;
 }
@@ -121,11 +121,11 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
     return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
 }
 
-static void ask(run *r, job *j, uint32_t task);
+static void request_circuit(run *r, job *j, uint32_t task);
 
 /* Sends a message within a site over the pipeline's own link, as lh_simulate()
  * models it; returns its arrival. */
-static int64_t send_inside(const run *r, job *j, uint32_t task)
+static int64_t send_within_site(const run *r, job *j, uint32_t task)
 {
     const lhi_route *route = lhi_program_route(j->program, task);
     int64_t depart = r->now;
@@ -142,11 +142,11 @@ static int64_t send_inside(const run *r, job *j, uint32_t task)
 static void send_message(run *r, job *j, uint32_t task)
 {
     if (crosses(j, task)) {
-        ask(r, j, task);
+        request_circuit(r, j, task);
         return;
     }
-    j->arrive[task] = send_inside(r, j, task);
-    push(r, j->arrive[task], ARRIVAL, name_of(j, task));
+    j->arrive[task] = send_within_site(r, j, task);
+    push(r, j->arrive[task], ARRIVAL, task_payload(j, task));
 }
 
 /* Rendezvous receives: posts the receive that is due when the device reaches
@@ -169,14 +169,14 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
 
 /* Checks whether data-parallel communication permits the task's start; *since:
  * the earliest time. */
-static bool has_data(run *r, job *j, uint32_t device, uint32_t i,
+static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
                      int64_t *since)
 {
     const lh_pass *pass = &j->program->tasks[i].pass;
-    if (!j->program->pipeline || !lhi_dp_clock_ready(&j->data, pass, since))
+    if (!j->program->pipeline || !lhi_dp_clock_get_start(&j->data, pass, since))
         return !j->program->pipeline;
     if (*since <= r->now) {
-        lhi_dp_clock_started(&j->data, pass, r->now);
+        lhi_dp_clock_on_start(&j->data, pass, r->now);
         return true;
     }
     if (j->wake_ns[device] != *since)
@@ -201,12 +201,12 @@ static void try_start(run *r, job *j, uint32_t device)
     if (m != LH_NONE && !j->there[m])
         i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
     int64_t since = j->free_ns[device];
-    if (i == LH_NONE || !has_data(r, j, device, i, &since))
+    if (i == LH_NONE || !is_data_ready(r, j, device, i, &since))
         return;
     j->running[device] = j->started[i] = true;
     j->start[i] = r->now;
     j->before[i] = since;
-    push(r, r->now + p->tasks[i].duration_ns, TASK_END, name_of(j, i));
+    push(r, r->now + p->tasks[i].duration_ns, TASK_END, task_payload(j, i));
 }
 
 static void begin_data(const run *r, job *j)
@@ -215,7 +215,7 @@ static void begin_data(const run *r, job *j)
     lhi_dp_clock_begin(&j->data, r->now);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         const lhi_task *first = &p->tasks[p->first[d]];
-        lhi_dp_clock_device(&j->data, &first->pass, sizeof *first,
+        lhi_dp_clock_add_device(&j->data, &first->pass, sizeof *first,
                             p->first[d + 1] - p->first[d], r->now);
         j->wake_ns[d] = -1;
     }
@@ -249,18 +249,18 @@ static void begin_iteration(run *r, job *j)
 
 static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
 {
-    lhi_sent_record *rec = r->in->record;
-    if (rec->n_held == rec->held_room) {
-        size_t room = rec->held_room ? rec->held_room * 2 : 256;
-        lhi_held_circuit *held = realloc(rec->held, room * sizeof *held);
+    lhi_iteration_record *rec = r->in->record;
+    if (rec->n_circuits == rec->circuits_capacity) {
+        size_t room = rec->circuits_capacity ? rec->circuits_capacity * 2 : 256;
+        lhi_recorded_circuit *held = realloc(rec->circuits, room * sizeof *held);
         if (!held) {
             r->no_memory = true;
             return false;
         }
-        rec->held = held;
-        rec->held_room = room;
+        rec->circuits = held;
+        rec->circuits_capacity = room;
     }
-    rec->held[rec->n_held++] = (lhi_held_circuit){.path = c->path,
+    rec->circuits[rec->n_circuits++] = (lhi_recorded_circuit){.path = c->path,
                                                   .first = c->first,
                                                   .slots = c->slots,
                                                   .job = c->job,
@@ -270,7 +270,7 @@ static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
     return true;
 }
 
-static bool recording(const run *r)
+static bool is_recording(const run *r)
 {
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
@@ -278,7 +278,7 @@ static bool recording(const run *r)
 static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
                          uint32_t owner, uint32_t task)
 {
-    uint32_t at = lhi_circuits_take(&r->circuits, grant);
+    uint32_t at = lhi_circuits_allocate(&r->circuits, grant);
     if (at == LH_NONE) {
         r->no_memory = true;
         return;
@@ -289,13 +289,13 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
     c->start_ns = r->now;
     c->end_ns = end_ns;
     push(r, end_ns, RELEASE, at);
-    if (recording(r))
+    if (is_recording(r))
         record_held(r, c, end_ns);
 }
 
 /* Returns how many slots to request, by policy and the last iteration's labels.
  */
-static uint32_t wanted(const run *r, const job *j, uint32_t task)
+static uint32_t requested_slots(const run *r, const job *j, uint32_t task)
 {
     const lhi_policy *policy = r->in->policy;
     uint32_t n = policy->request_slots;
@@ -313,24 +313,24 @@ static uint32_t wanted(const run *r, const job *j, uint32_t task)
 }
 
 /* Records a granted circuit and schedules the message's arrival. */
-static void accept(run *r, job *j, uint32_t task,
+static void accept_grant(run *r, job *j, uint32_t task,
                    const lhi_circuit_grant *grant, int64_t wait)
 {
     const lhi_task *t = &j->program->tasks[task];
-    int64_t ser = lhi_serialise(t->bits, grant->path->mbps, grant->slots);
+    int64_t ser = lhi_serialisation_ns(t->bits, grant->path->mbps, grant->slots);
     int64_t end = r->now + wait + ser + grant->path->km * LHI_NS_PER_KM;
     j->port_free[t->port] = r->now + wait + ser;
     j->held_ns +=
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
     j->arrive[task] = end;
     hold_circuit(r, grant, end, j->index, task);
-    push(r, end, ARRIVAL, name_of(j, task));
+    push(r, end, ARRIVAL, task_payload(j, task));
 }
 
 /* Requests a circuit for a message; `attempt` counts its refusals. */
-static void ask(run *r, job *j, uint32_t task)
+static void request_circuit(run *r, job *j, uint32_t task)
 {
-    const lhi_run_input *in = r->in;
+    const lhi_optical_run_input *in = r->in;
     const lhi_task *t = &j->program->tasks[task];
     int64_t wait = j->port_free[t->port] - r->now;
     if (wait < 0)
@@ -338,7 +338,7 @@ static void ask(run *r, job *j, uint32_t task)
     if (in->policy->ask_late && wait > 0) {
         j->port_queue[t->port] += !j->deferred[task];
         j->deferred[task] = true;
-        push(r, r->now + wait, ASK, name_of(j, task));
+        push(r, r->now + wait, REQUEST, task_payload(j, task));
         return;
     }
     j->port_queue[t->port] -= j->deferred[task];
@@ -348,12 +348,12 @@ static void ask(run *r, job *j, uint32_t task)
             lhi_network_paths(in->network, j->sites[t->device],
                               j->sites[j->program->tasks[t->consumer].device]),
         .policy = in->policy,
-        .slots = wanted(r, j, task),
+        .slots = requested_slots(r, j, task),
         .bits = t->bits,
         .wait_ns = wait,
         .queued = j->port_queue[t->port],
         .period_ns = t->duration_ns,
-        .allowed_ns = j->allowed[task] < 0
+        .deadline_ns = j->allowed[task] < 0
                           ? -1
                           : j->begin_ns + j->allowed[task] - r->now};
     if (!request.paths) {
@@ -364,8 +364,8 @@ static void ask(run *r, job *j, uint32_t task)
     if (j->attempt[task] == 0 && counted)
         j->out->requested[j->iteration]++;
     lhi_circuit_grant grant;
-    if (lhi_choose(&r->circuits.spectrum, &request, &grant)) {
-        accept(r, j, task, &grant, wait);
+    if (lhi_assignment_choose(&r->circuits.spectrum, &request, &grant)) {
+        accept_grant(r, j, task, &grant, wait);
         return;
     }
     if (j->attempt[task] == 0) {
@@ -375,12 +375,12 @@ static void ask(run *r, job *j, uint32_t task)
     }
     if (j->attempt[task] < UINT8_MAX)
         j->attempt[task]++;
-    push(r, r->now + in->retry_ns, ASK, name_of(j, task));
+    push(r, r->now + in->retry_ns, REQUEST, task_payload(j, task));
 }
 
 /* Finds the passes that the network delayed and sets the labels for the next
  * iteration; returns their number. */
-static uint32_t learn(run *r, job *j)
+static uint32_t update_labels(run *r, job *j)
 {
     const lhi_program *p = j->program;
     const lhi_policy *policy = r->in->policy;
@@ -410,7 +410,7 @@ static uint32_t learn(run *r, job *j)
 
 static void record_end(run *r, const job *j)
 {
-    lhi_sent_record *rec = r->in->record;
+    lhi_iteration_record *rec = r->in->record;
     const lhi_program *p = j->program;
     rec->begin_ns = j->begin_ns;
     rec->end_ns = r->now;
@@ -422,7 +422,7 @@ static void record_end(run *r, const job *j)
         rec->arrive_ns[i] = j->arrive[i];
         if (m != LH_NONE && j->end[m] > ready)
             ready = j->end[m];
-        rec->bound[i] = m != LH_NONE && crosses(j, m) && j->start[i] > ready;
+        rec->is_bound[i] = m != LH_NONE && crosses(j, m) && j->start[i] > ready;
     }
 }
 
@@ -441,7 +441,7 @@ static void check_iteration(const run *r, const job *j)
     }
     assert(busy == p->busy_ns);
     assert(r->now - j->begin_ns >=
-           (r->in->policy->fill_idle ? p->least_ns : p->bound_ns));
+           (r->in->policy->fill_idle ? p->busiest_ns : p->bound_ns));
     /* The occupied slots are those of the circuits, and all the job's circuits
      * have been released. */
     uint64_t held = 0, counted = 0;
@@ -471,11 +471,11 @@ static void start_record(run *r)
 static void end_iteration(run *r, job *j)
 {
     check_iteration(r, j);
-    if (j->index == 0 && recording(r))
+    if (j->index == 0 && is_recording(r))
         record_end(r, j);
-    uint32_t n_bound = learn(r, j);
+    uint32_t n_bound = update_labels(r, j);
     if (j->iteration <= r->in->iterations) {
-        lhi_run_job_output *o = j->out;
+        lhi_optical_job_output *o = j->out;
         o->iteration_ns[j->iteration] = r->now - j->begin_ns;
         o->labels[j->iteration] = n_bound;
         if (j->iteration > 0)
@@ -490,11 +490,11 @@ static void end_iteration(run *r, job *j)
      * share the network to their end. The limit stops a job that is far faster.
      */
     j->iteration++;
-    if (r->jobs_left == 0 || j->iteration / GOES_ON > r->in->iterations)
+    if (r->jobs_left == 0 || j->iteration / MAX_ITERATION_FACTOR > r->in->iterations)
         return;
     if (j->index == 0) {
         r->counting = j->iteration <= r->in->iterations;
-        if (recording(r))
+        if (is_recording(r))
             start_record(r);
     }
     begin_iteration(r, j);
@@ -509,7 +509,7 @@ static void end_passes(run *r, job *j)
         end = j->data.last_ns;
     end += j->program->after_ns;
     if (end > r->now)
-        push(r, end, END, name_of(j, 0));
+        push(r, end, END, task_payload(j, 0));
     else
         end_iteration(r, j);
 }
@@ -527,7 +527,7 @@ static void end_task(run *r, job *j, uint32_t task)
             send_message(r, j, task);
     }
     if (j->program->pipeline)
-        lhi_dp_clock_ended(&j->data, &t->pass, r->now);
+        lhi_dp_clock_on_end(&j->data, &t->pass, r->now);
     try_start(r, j, t->device);
     if (--j->left == 0)
         end_passes(r, j);
@@ -550,7 +550,7 @@ static void arrive_background(run *r)
         r->no_memory = true;
         return;
     }
-    bool ok = lhi_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
+    bool ok = lhi_assignment_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
                             &grant);
     if (ok)
         hold_circuit(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
@@ -559,10 +559,10 @@ static void arrive_background(run *r)
 }
 
 /* Processes one event. */
-static void happen(run *r, const lhi_event *e)
+static void process_event(run *r, const lhi_event *e)
 {
-    job *j = &r->jobs[e->rank == RELEASE ? 0 : e->what >> 32];
-    uint32_t low = (uint32_t)e->what;
+    job *j = &r->jobs[e->rank == RELEASE ? 0 : e->payload >> 32];
+    uint32_t low = (uint32_t)e->payload;
     switch (e->rank) {
     case RELEASE:
         lhi_circuits_release(&r->circuits, low);
@@ -573,8 +573,8 @@ static void happen(run *r, const lhi_event *e)
     case TASK_END:
         end_task(r, j, low);
         break;
-    case ASK:
-        ask(r, j, low);
+    case REQUEST:
+        request_circuit(r, j, low);
         break;
     case WAKE:
         try_start(r, j, low);
@@ -590,7 +590,7 @@ static void happen(run *r, const lhi_event *e)
     }
 }
 
-static lh_status loop(run *r, lh_error *err)
+static lh_status process_events(run *r, lh_error *err)
 {
     while (r->jobs_left > 0) {
         const lhi_event *top = r->heap.count ? &r->heap.items[0] : NULL;
@@ -605,11 +605,11 @@ static lh_status loop(run *r, lh_error *err)
             lhi_heap_pop(&r->heap, &e);
             assert(e.time_ns >= r->now);
             r->now = e.time_ns;
-            happen(r, &e);
+            process_event(r, &e);
         }
         if (r->no_memory)
             return lhi_fail_nomem(err);
-        if (r->now > LAST_NS)
+        if (r->now > MAX_TIME_NS)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "the jobs do not end within 146 years");
     }
@@ -623,7 +623,7 @@ static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
     j->link_free = LHI_NEW(mem, int64_t, p->n_resources);
     if (!j->wake_ns || !j->link_free)
         return lhi_fail_nomem(err);
-    return lhi_dp_clock_make(p, mem, &j->data, err);
+    return lhi_dp_clock_init(p, mem, &j->data, err);
 }
 
 static lh_status make_job(run *r, uint32_t index, lh_error *err)
@@ -672,37 +672,37 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
     if (r->in->policy->assignment != LH_CRITICAL)
         return LH_OK;
     int64_t ideal_ns;
-    if (lhi_deadlines(r->in->network, &r->in->jobs[index],
+    if (lhi_deadlines_compute(r->in->network, &r->in->jobs[index],
                       8 * r->in->policy->request_slots, j->allowed,
                       &ideal_ns) != LH_OK)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
 
-static lh_status make_record(lhi_sent_record *rec, size_t n, lh_error *err)
+static lh_status make_record(lhi_iteration_record *rec, size_t n, lh_error *err)
 {
     rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);
     rec->finish_ns = calloc(n + 1, sizeof *rec->finish_ns);
     rec->arrive_ns = calloc(n + 1, sizeof *rec->arrive_ns);
-    rec->bound = calloc(n + 1, sizeof *rec->bound);
-    return rec->start_ns && rec->finish_ns && rec->arrive_ns && rec->bound
+    rec->is_bound = calloc(n + 1, sizeof *rec->is_bound);
+    return rec->start_ns && rec->finish_ns && rec->arrive_ns && rec->is_bound
                ? LH_OK
                : lhi_fail_nomem(err);
 }
 
-void lhi_record_fini(lhi_sent_record *record)
+void lhi_iteration_record_fini(lhi_iteration_record *record)
 {
     free(record->start_ns);
     free(record->finish_ns);
     free(record->arrive_ns);
-    free(record->bound);
-    free(record->held);
-    *record = (lhi_sent_record){0};
+    free(record->is_bound);
+    free(record->circuits);
+    *record = (lhi_iteration_record){0};
 }
 
 static lh_status make_run(run *r, lh_error *err)
 {
-    const lhi_run_input *in = r->in;
+    const lhi_optical_run_input *in = r->in;
     r->mem = lhi_arena_make(0);
     r->jobs = r->mem ? LHI_NEW(r->mem, job, in->n_jobs) : NULL;
     if (!r->jobs)
@@ -716,20 +716,20 @@ static lh_status make_run(run *r, lh_error *err)
     int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
     for (uint32_t i = 0; i < in->n_jobs; i++) {
         LHI_TRY(make_job(r, i, err));
-        if (!push(r, begin_ns, BEGIN, name_of(&r->jobs[i], 0)))
+        if (!push(r, begin_ns, BEGIN, task_payload(&r->jobs[i], 0)))
             return lhi_fail_nomem(err);
     }
     r->jobs_left = in->n_jobs;
     return LH_OK;
 }
 
-lh_status lhi_run(const lhi_run_input *input, lhi_run_output *output,
+lh_status lhi_optical_simulate(const lhi_optical_run_input *input, lhi_optical_run_output *output,
                   lh_error *err)
 {
     run r = {.in = input, .out = output};
     lh_status status = make_run(&r, err);
     if (status == LH_OK)
-        status = loop(&r, err);
+        status = process_events(&r, err);
     lhi_heap_fini(&r.heap);
     lhi_circuits_fini(&r.circuits);
     lhi_arena_free(r.mem);

@@ -19,68 +19,68 @@ typedef struct lhi_background {
 
 /* Least mean gap between requests; with shorter gaps simulated time would
  * hardly advance. */
-#define LHI_LEAST_GAP_NS 1000
+#define LHI_MIN_REQUEST_GAP_NS 1000
 
 /* Checks whether the mean gap between requests is large enough. */
-static inline bool lhi_background_moves(const lhi_background *b)
+static inline bool lhi_background_is_sparse(const lhi_background *b)
 {
-    return b->erlang <= 0 || b->holding_ns / b->erlang >= LHI_LEAST_GAP_NS;
+    return b->erlang <= 0 || b->holding_ns / b->erlang >= LHI_MIN_REQUEST_GAP_NS;
 }
 
 /* A run's job with its placement. */
-typedef struct lhi_run_job {
+typedef struct lhi_optical_run_job {
     const lhi_program *program;
     const uint32_t *sites; /* node per device */
-} lhi_run_job;
+} lhi_optical_run_job;
 
 /* A circuit in use during the recorded iteration. */
-typedef struct lhi_held_circuit {
+typedef struct lhi_recorded_circuit {
     const lhi_path *path;
     uint32_t first, slots;
     uint32_t job, task; /* LH_NONE: background */
     int64_t start_ns, end_ns;
-} lhi_held_circuit;
+} lhi_recorded_circuit;
 
 /* The last iteration of job 0, for pictures; times are the run's. */
-typedef struct lhi_sent_record {
+typedef struct lhi_iteration_record {
     int64_t begin_ns, end_ns;
     int64_t *start_ns, *finish_ns, *arrive_ns; /* per task; -1: no message */
-    bool *bound;                               /* communication-bound */
-    lhi_held_circuit *held;
-    size_t n_held, held_room;
-} lhi_sent_record;
+    bool *is_bound;                               /* communication-bound */
+    lhi_recorded_circuit *circuits;
+    size_t n_circuits, circuits_capacity;
+} lhi_iteration_record;
 /* Frees a record's arrays. */
-void lhi_record_fini(lhi_sent_record *record);
+void lhi_iteration_record_fini(lhi_iteration_record *record);
 
 /* Run inputs. */
-typedef struct lhi_run_input {
+typedef struct lhi_optical_run_input {
     lhi_network *network;
     const lhi_policy *policy;
     const lhi_background *background;
-    const lhi_run_job *jobs;
+    const lhi_optical_run_job *jobs;
     uint32_t n_jobs;
     int64_t retry_ns;
     uint32_t iterations; /* measured ones, after one warm-up */
     uint64_t seed;
-    lhi_sent_record *record; /* zeroed; NULL: none */
-} lhi_run_input;
+    lhi_iteration_record *record; /* zeroed; NULL: none */
+} lhi_optical_run_input;
 
 /* A job's results; arrays have iterations + 1 entries. */
-typedef struct lhi_run_job_output {
+typedef struct lhi_optical_job_output {
     int64_t *iteration_ns;
     uint32_t *labels, *requested, *refused;
     double held_ns; /* slots x fibres x ns, in measured iterations */
-} lhi_run_job_output;
+} lhi_optical_job_output;
 
 /* A run's results. */
-typedef struct lhi_run_output {
-    lhi_run_job_output *jobs;
+typedef struct lhi_optical_run_output {
+    lhi_optical_job_output *jobs;
     uint64_t background, background_refused;
-} lhi_run_output;
+} lhi_optical_run_output;
 
 /* Simulates a run and fills in the output, whose arrays the caller allocates.
  */
-lh_status lhi_run(const lhi_run_input *input, lhi_run_output *output,
+lh_status lhi_optical_simulate(const lhi_optical_run_input *input, lhi_optical_run_output *output,
                   lh_error *err);
 
 /* --- circuits and background traffic ----------------------------------------
@@ -110,7 +110,7 @@ lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
 void lhi_circuits_fini(lhi_circuits *circuits);
 /* Occupies the grant's slots and returns the circuit; LH_NONE on allocation
  * failure. */
-uint32_t lhi_circuits_take(lhi_circuits *circuits,
+uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
                            const lhi_circuit_grant *grant);
 /* Releases the circuit's slots. */
 void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
+static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                         lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
 /* Reports an error about operation `i`, with its line if it comes from a file.
  */
-static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
+static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                         lh_error *err, const char *format, ...)
 {
     char text[sizeof err->text];
@@ -31,19 +31,19 @@ static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
 }
 
 static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
-                             const lh_dp_point *at, const char *what,
+                             const lh_dp_pass *at, const char *what,
                              const lhi_pipeline_origin *origin, uint32_t i,
                              lh_error *err)
 {
     if (at->chunk >= p->n_chunks || at->microbatch >= p->n_microbatches)
-        return refuse(origin, i, err,
+        return fail_operation(origin, i, err,
                       "%s: there is no pass of chunk %" PRIu32
                       " on microbatch %" PRIu32,
                       what, at->chunk, at->microbatch);
     uint32_t here = p->chunks[op->chunk].device;
     uint32_t there = p->chunks[at->chunk].device;
     if (here != there)
-        return refuse(origin, i, err,
+        return fail_operation(origin, i, err,
                       "%s: chunk %" PRIu32 " is on device %" PRIu32
                       ", chunk %" PRIu32 ", whose communication it is, on "
                       "device %" PRIu32 "; both must be on one",
@@ -70,21 +70,21 @@ static lh_status check_kind(const lh_dp_op *op,
     if (op->kind == LH_DP_ANY && !(op->share > 0) && !(op->share < 0))
         return LH_OK;
     if ((unsigned)op->kind > LH_DP_RSO || op->kind == LH_DP_ANY)
-        return refuse(origin, i, err,
+        return fail_operation(origin, i, err,
                       "a share says nothing without 'kind', which says of "
                       "what: AGO, AGF, AGB, RSG or RSO");
     if (op->is_reduce_scatter != scatters)
-        return refuse(origin, i, err, "%s is %s, not %s",
+        return fail_operation(origin, i, err, "%s is %s, not %s",
                       lh_dp_kind_name(op->kind),
                       scatters ? "a reduce_scatter" : "an all_gather",
                       scatters ? "an all_gather" : "a reduce_scatter");
     if (op->launch.backward != backward)
-        return refuse(
+        return fail_operation(
             origin, i, err, "%s is launched by a %s pass, not by a %s one",
             lh_dp_kind_name(op->kind), backward ? "backward" : "forward",
             backward ? "forward" : "backward");
     if (!(op->share > 0) || !(op->share <= 1))
-        return refuse(origin, i, err,
+        return fail_operation(origin, i, err,
                       "the share must be above 0 and at most 1, not %.15g",
                       op->share);
     return LH_OK;
@@ -95,34 +95,34 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           lh_error *err)
 {
     if (op->chunk >= p->n_chunks)
-        return refuse(origin, i, err, "there is no chunk %" PRIu32, op->chunk);
+        return fail_operation(origin, i, err, "there is no chunk %" PRIu32, op->chunk);
     if (op->transfer_ns < 0 || op->transfer_ns > LHI_MAX_TIME_NS)
-        return refuse(origin, i, err,
+        return fail_operation(origin, i, err,
                       "a time is negative or above 2^52 ns (52 days)");
     if (op->bucket >= op->n_buckets)
-        return refuse(origin, i, err,
+        return fail_operation(origin, i, err,
                       "bucket %" PRIu32 " of %" PRIu32
                       " does not exist; they count from 0",
                       op->bucket, op->n_buckets);
     LHI_TRY(check_point(p, op, &op->launch, "launch", origin, i, err));
     LHI_TRY(check_kind(op, origin, i, err));
-    if (op->before.chunk == LH_NONE)
+    if (op->needed_by.chunk == LH_NONE)
         return LH_OK;
-    LHI_TRY(check_point(p, op, &op->before, "before", origin, i, err));
-    if (op->before.chunk == op->launch.chunk &&
-        op->before.microbatch == op->launch.microbatch &&
-        op->before.backward == op->launch.backward)
-        return refuse(origin, i, err,
+    LHI_TRY(check_point(p, op, &op->needed_by, "before", origin, i, err));
+    if (op->needed_by.chunk == op->launch.chunk &&
+        op->needed_by.microbatch == op->launch.microbatch &&
+        op->needed_by.backward == op->launch.backward)
+        return fail_operation(origin, i, err,
                       "the pass that launches it cannot wait for it");
     return LH_OK;
 }
 
-static size_t point_of(const lh_pipeline *p, const lh_dp_point *at)
+static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {
-    return lhi_point(p, at->chunk, at->microbatch, at->backward);
+    return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);
 }
 
-static lh_status take_groups(lh_pipeline *p, const char *name, uint32_t n,
+static lh_status copy_groups(lh_pipeline *p, const char *name, uint32_t n,
                              const uint32_t *from, uint32_t **to, lh_error *err)
 {
     uint64_t sum = 0;
@@ -146,21 +146,21 @@ static lh_status take_groups(lh_pipeline *p, const char *name, uint32_t n,
                     p->n_microbatches);
 }
 
-lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p, const lh_pipeline_desc *desc,
                              lh_error *err)
 {
     if (desc->n_enqueue == 0 && desc->n_dequeue == 0)
         return LH_OK;
-    LHI_TRY(take_groups(p, "enqueue", desc->n_enqueue, desc->enqueue,
+    LHI_TRY(copy_groups(p, "enqueue", desc->n_enqueue, desc->enqueue,
                         &p->enqueue, err));
-    LHI_TRY(take_groups(p, "dequeue", desc->n_dequeue, desc->dequeue,
+    LHI_TRY(copy_groups(p, "dequeue", desc->n_dequeue, desc->dequeue,
                         &p->dequeue, err));
     p->n_enqueue = desc->n_enqueue;
     p->n_dequeue = desc->n_dequeue;
     return LH_OK;
 }
 
-lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err)
 {
     uint32_t n = desc->n_dp_ops;
@@ -184,27 +184,27 @@ lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
      * operation then advances them to their final values. */
     for (uint32_t i = 0; i < n; i++) {
         const lh_dp_op *op = &desc->dp_ops[i];
-        p->dp_first[point_of(p, &op->launch) + 2]++;
-        if (op->before.chunk != LH_NONE)
-            p->dp_waits[point_of(p, &op->before)]++;
+        p->dp_first[find_pass_index(p, &op->launch) + 2]++;
+        if (op->needed_by.chunk != LH_NONE)
+            p->dp_waits[find_pass_index(p, &op->needed_by)]++;
     }
     for (size_t i = 1; i < points + 2; i++)
         p->dp_first[i] += p->dp_first[i - 1];
     for (uint32_t i = 0; i < n; i++) {
         const lh_dp_op *op = &desc->dp_ops[i];
-        p->dp_ops[p->dp_first[point_of(p, &op->launch) + 1]++] = *op;
+        p->dp_ops[p->dp_first[find_pass_index(p, &op->launch) + 1]++] = *op;
     }
     p->n_dp_ops = n;
     return LH_OK;
 }
 
-static lh_status keep_link(lh_pipeline *p, const lh_pipeline_desc *desc,
+static lh_status copy_link(lh_pipeline *p, const lh_pipeline_desc *desc,
                            uint32_t device, lh_error *err)
 {
     const char *name = desc->dp_links[device];
     if (!name || (p->dp_links && p->dp_links[device]))
         return LH_OK;
-    if (!lhi_link_name_ok(name, strlen(name)))
+    if (!lhi_is_link_name(name, strlen(name)))
         return lhi_fail(err, LH_EINPUT,
                         "pipeline: data_parallel: the name of device %" PRIu32
                         "'s link must not be empty, hold commas, quotes or "
@@ -217,16 +217,16 @@ static lh_status keep_link(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
-lh_status lhi_dp_links_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p, const lh_pipeline_desc *desc,
                             lh_error *err)
 {
     if (!desc->dp_links)
         return LH_OK;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         if (p->chunks[c].all_gather_ns || p->chunks[c].reduce_scatter_ns)
-            LHI_TRY(keep_link(p, desc, p->chunks[c].device, err));
+            LHI_TRY(copy_link(p, desc, p->chunks[c].device, err));
     for (uint32_t i = 0; i < p->n_dp_ops; i++)
-        LHI_TRY(keep_link(p, desc, p->chunks[p->dp_ops[i].chunk].device, err));
+        LHI_TRY(copy_link(p, desc, p->chunks[p->dp_ops[i].chunk].device, err));
     return LH_OK;
 }
 
@@ -235,15 +235,15 @@ const char *lh_pipeline_dp_link(const lh_pipeline *pipeline, uint32_t device)
     return pipeline->dp_links ? pipeline->dp_links[device] : NULL;
 }
 
-uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline)
+uint32_t lh_pipeline_n_initial_gathers(const lh_pipeline *pipeline)
 {
     return pipeline->first_gathers;
 }
 
-lh_status lhi_prefetch_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p, const lh_pipeline_desc *desc,
                             lh_error *err)
 {
-    p->first_gathers = desc->first_gathers;
+    p->first_gathers = desc->n_initial_gathers;
     if (p->first_gathers == 0)
         return LH_OK;
     lhi_mark mark = lhi_arena_mark(p->mem);
@@ -253,7 +253,7 @@ lh_status lhi_prefetch_take(lh_pipeline *p, const lh_pipeline_desc *desc,
     for (uint32_t c = 0; c < p->n_chunks; c++)
         if (p->chunks[c].all_gather_ns > 0 &&
             ++gathers[p->chunks[c].device] > p->first_gathers)
-            p->gathers_late = true;
+            p->has_deferred_gathers = true;
     lhi_arena_rewind(p->mem, mark);
     return LH_OK;
 }

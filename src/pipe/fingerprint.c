@@ -64,7 +64,7 @@ static void mix_link(mixer *m, const lh_link *l, uint32_t resource)
     mix_time(m, l->transfer_ns);
 }
 
-static void mix_point(mixer *m, const lh_dp_point *p)
+static void mix_point(mixer *m, const lh_dp_pass *p)
 {
     mix(m, p->chunk);
     if (p->chunk == LH_NONE)
@@ -81,7 +81,7 @@ static void mix_op(mixer *m, const lh_dp_op *op)
     mix_share(m, op->share);
     mix_time(m, op->transfer_ns);
     mix_point(m, &op->launch);
-    mix_point(m, &op->before);
+    mix_point(m, &op->needed_by);
 }
 
 static void mix_list(mixer *m, const uint32_t *all, uint32_t n)
@@ -102,7 +102,7 @@ lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *p)
                                p->joint,
                                p->has_collectives,
                                p->n_dp_ops,
-                               p->gathers_late,
+                               p->has_deferred_gathers,
                                p->first_gathers,
                                (uint64_t)p->receives,
                                p->has_limits,

@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
+lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
                           int64_t need, lh_error *err)
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
     const int64_t limit = lh_pipeline_memory_limit(pipeline, device);
-    char needed[LHI_AMOUNT_TEXT], there[LHI_AMOUNT_TEXT];
+    char needed[LHI_FORMAT_BYTES_SIZE], there[LHI_FORMAT_BYTES_SIZE];
     if (strcmp(unit, "bytes") == 0)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "device %" PRIu32 " needs memory %s, its limit is %s",
-                        device, lhi_amount_text(need, needed),
-                        lhi_amount_text(limit, there));
+                        device, lhi_format_bytes(need, needed),
+                        lhi_format_bytes(limit, there));
     return lhi_fail(err, LH_EINFEASIBLE,
                     "device %" PRIu32 " needs memory %" PRId64 "%s%s, its "
                     "limit is %" PRId64,
@@ -37,19 +37,19 @@ static lh_status check_devices(const lh_pipeline *p, int64_t *held,
         held[p->chunks[i].device] += p->chunks[i].mem_static;
     for (uint32_t i = 0; i < p->n_chunks; i++) {
         const lh_chunk *c = &p->chunks[i];
-        int64_t need = held[c->device] + lhi_most(lhi_most(c->mem_f, c->mem_d),
-                                                  lhi_most(c->mem_w, 0));
+        int64_t need = held[c->device] + lhi_max_int64(lhi_max_int64(c->mem_f, c->mem_d),
+                                                  lhi_max_int64(c->mem_w, 0));
         if (need <= p->memory_limits[c->device])
             continue;
-        lh_status status = lhi_fail_memory(p, c->device, need, err);
-        lhi_wrap(err, "host memory holds activations that wait, no others");
+        lh_status status = lhi_fail_memory_limit(p, c->device, need, err);
+        lhi_fail_add_context(err, "host memory holds activations that wait, no others");
         return status;
     }
     return LH_OK;
 }
 
 /* Builds a pipeline whose limits include the host memory. */
-static lh_status make_roomy(const lh_pipeline *p, int64_t host_memory,
+static lh_status build_with_host_memory(const lh_pipeline *p, int64_t host_memory,
                             int64_t *limits, lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -64,7 +64,7 @@ static lh_status make_roomy(const lh_pipeline *p, int64_t host_memory,
 }
 
 /* Stores the devices' own limits beside the extended ones. */
-static lh_status keep_own_limits(const lh_pipeline *p, lh_pipeline *roomy,
+static lh_status store_device_limits(const lh_pipeline *p, lh_pipeline *roomy,
                                  lh_error *err)
 {
     roomy->device_limits = LHI_NEW(roomy->mem, int64_t, p->n_devices);
@@ -90,11 +90,11 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
     lh_pipeline *roomy = NULL;
     int64_t *limits = calloc(pipeline->n_devices, sizeof *limits);
     lh_status status =
-        limits ? make_roomy(pipeline, host_memory, limits, &roomy, err)
+        limits ? build_with_host_memory(pipeline, host_memory, limits, &roomy, err)
                : lhi_fail_nomem(err);
     free(limits);
     if (status == LH_OK)
-        status = keep_own_limits(pipeline, roomy, err);
+        status = store_device_limits(pipeline, roomy, err);
     if (status == LH_OK)
         *out = roomy;
     else
@@ -102,31 +102,31 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
     return status;
 }
 
-lh_status lhi_pipeline_hold(lh_pipeline *p, uint32_t link, int64_t until_ns,
+lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link, int64_t until_ns,
                             lh_error *err)
 {
     uint32_t resource = p->link_resources[link];
-    if (!p->held_ns)
-        p->held_ns = LHI_NEW(p->mem, int64_t, p->n_resources);
-    if (!p->held_ns)
+    if (!p->blocked_until_ns)
+        p->blocked_until_ns = LHI_NEW(p->mem, int64_t, p->n_resources);
+    if (!p->blocked_until_ns)
         return lhi_fail_nomem(err);
-    if (p->held_ns[resource] < until_ns)
-        p->held_ns[resource] = until_ns;
+    if (p->blocked_until_ns[resource] < until_ns)
+        p->blocked_until_ns[resource] = until_ns;
     return LH_OK;
 }
 
-lh_status lhi_pipeline_remake(const lh_pipeline *from,
+lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
                               const lh_pipeline_desc *desc, lh_pipeline **out,
                               lh_error *err)
 {
     lh_pipeline *made;
     LHI_TRY(lh_pipeline_make(desc, &made, err));
     lh_status status =
-        lh_pipeline_has_host(from) ? keep_own_limits(from, made, err) : LH_OK;
-    for (uint32_t i = 0; from->held_ns && i < from->n_links; i++)
+        lh_pipeline_has_host(from) ? store_device_limits(from, made, err) : LH_OK;
+    for (uint32_t i = 0; from->blocked_until_ns && i < from->n_links; i++)
         if (status == LH_OK)
-            status = lhi_pipeline_hold(
-                made, i, from->held_ns[from->link_resources[i]], err);
+            status = lhi_pipeline_block_link(
+                made, i, from->blocked_until_ns[from->link_resources[i]], err);
     if (status == LH_OK)
         *out = made;
     else
@@ -139,7 +139,7 @@ lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
-    return lhi_pipeline_remake(pipeline, &desc, out, err);
+    return lhi_pipeline_rebuild(pipeline, &desc, out, err);
 }
 
 int64_t lh_pipeline_device_limit(const lh_pipeline *pipeline, uint32_t device)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_status lh_pipeline_inject(const lh_pipeline *pipeline, const char *link,
+lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline, const char *link,
                              int64_t latency_ns, int64_t transfer_ns,
                              lh_pipeline **out, lh_error *err)
 {
@@ -22,7 +22,7 @@ lh_status lh_pipeline_inject(const lh_pipeline *pipeline, const char *link,
     if (status == LH_OK && desc.n_links > 0)
         memcpy(links, desc.links, desc.n_links * sizeof *links);
     if (status == LH_OK)
-        status = lhi_links_named(&list, link, hit, err);
+        status = lhi_find_links_by_name(&list, link, hit, err);
     for (uint32_t i = 0; status == LH_OK && i < list.n_links; i++) {
         if (hit[i] && latency_ns >= 0)
             links[i].latency_ns = latency_ns;

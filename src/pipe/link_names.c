@@ -154,7 +154,7 @@ static void list_names(const lhi_link_list *list, char *text, size_t room)
     }
 }
 
-lh_status lhi_links_named(lhi_link_list *list, const char *name, bool *hit,
+lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name, bool *hit,
                           lh_error *err)
 {
     uint32_t a, b, n = lh_pipeline_n_devices(list->pipeline);

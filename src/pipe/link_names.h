@@ -21,7 +21,7 @@ typedef struct lhi_link_list {
  *
  * LH_EINPUT: the name matches nothing, is ambiguous, or no messages use that
  * route; `err` lists the links. */
-lh_status lhi_links_named(lhi_link_list *list, const char *name, bool *hit,
+lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name, bool *hit,
                           lh_error *err);
 
 #endif

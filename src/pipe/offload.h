@@ -17,24 +17,24 @@
 #include "pipe/pipeline_own.h"
 
 /* A copy of one chunk's activations for one microbatch. */
-typedef struct lhi_offload {
+typedef struct lhi_offload_copy {
     uint32_t chunk, microbatch;
-    bool is_back; /* host to device; otherwise device to host */
+    bool to_device; /* host to device; otherwise device to host */
     /* Positions in the order: the copy is launched when pass `at` starts (back)
      * or ends; pass `before` waits for it and all earlier copies. */
     uint32_t at, before;
-} lhi_offload;
+} lhi_offload_copy;
 
 /* Lists the copies in one iteration of the device whose `count` passes begin at
  * `order`, `stride` bytes apart. `out` must have capacity for two per F;
  * `scratch` for lhi_count_offload_scratch() numbers. Returns the number of
  * copies. */
-uint32_t lhi_offloads_list(const lh_pipeline *p, const lh_pass *order,
+uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
                            size_t stride, uint32_t count, uint32_t *scratch,
-                           lhi_offload *out);
+                           lhi_offload_copy *out);
 
 /* Returns the scratch size, in numbers. */
-static inline size_t lhi_offload_scratch(const lh_pipeline *p)
+static inline size_t lhi_count_offload_scratch(const lh_pipeline *p)
 {
     return 2 * (size_t)p->n_chunks * p->n_microbatches;
 }

@@ -13,14 +13,14 @@
 #define MAX_MEMORY (INT64_C(1) << 60)
 
 /* The part of a description that an error is about. */
-typedef enum locus { AT_ROOT, AT_CHUNK, AT_LINK } locus;
+typedef enum error_location { AT_ROOT, AT_CHUNK, AT_LINK } error_location;
 
 /* Reports an error with its line for file input, otherwise with the index. */
-static lh_status refuse(const lhi_pipeline_origin *origin, locus where,
+static lh_status fail_at(const lhi_pipeline_origin *origin, error_location where,
                         uint32_t index, lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
 
-static lh_status refuse(const lhi_pipeline_origin *origin, locus where,
+static lh_status fail_at(const lhi_pipeline_origin *origin, error_location where,
                         uint32_t index, lh_error *err, const char *format, ...)
 {
     char text[sizeof err->text];
@@ -48,26 +48,26 @@ static lh_status check_counts(const lh_pipeline_desc *d,
                               const lhi_pipeline_origin *origin, lh_error *err)
 {
     if (d->n_devices < 1 || d->n_devices > LH_MAX_DEVICES)
-        return refuse(origin, AT_ROOT, 0, err,
+        return fail_at(origin, AT_ROOT, 0, err,
                       "devices: %" PRIu32 " is out of range; from 1 to %u",
                       d->n_devices, LH_MAX_DEVICES);
     if (d->n_microbatches < 1 || d->n_microbatches > LH_MAX_MICROBATCHES)
-        return refuse(origin, AT_ROOT, 0, err,
+        return fail_at(origin, AT_ROOT, 0, err,
                       "microbatches: %" PRIu32 " is out of range; from 1 to %u",
                       d->n_microbatches, LH_MAX_MICROBATCHES);
     if (d->n_chunks < 1 || d->n_chunks > LH_MAX_CHUNKS)
-        return refuse(origin, AT_ROOT, 0, err,
+        return fail_at(origin, AT_ROOT, 0, err,
                       "chunks: %" PRIu32 " is out of range; from 1 to %u",
                       d->n_chunks, LH_MAX_CHUNKS);
     if ((uint64_t)d->n_chunks * d->n_microbatches > LH_MAX_PASSES)
-        return refuse(origin, AT_ROOT, 0, err,
+        return fail_at(origin, AT_ROOT, 0, err,
                       "%" PRIu32 " chunks times %" PRIu32
                       " microbatches are more than %" PRIu64
                       " forward passes, the most that is handled; use fewer "
                       "microbatches",
                       d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
     if (d->receives > LH_RECEIVES_LATE_FD)
-        return refuse(origin, AT_ROOT, 0, err, "receives: there is no kind %d",
+        return fail_at(origin, AT_ROOT, 0, err, "receives: there is no kind %d",
                       (int)d->receives);
     return LH_OK;
 }
@@ -88,7 +88,7 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
     for (uint32_t c = 0; c < d->n_chunks; c++) {
         const lh_chunk *k = &d->chunks[c];
         if (k->device >= d->n_devices)
-            return refuse(origin, AT_CHUNK, c, err,
+            return fail_at(origin, AT_CHUNK, c, err,
                           "device %" PRIu32
                           " does not exist; there are %" PRIu32
                           ", counted from 0",
@@ -96,14 +96,14 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
         if (bad_time(k->f_ns) || bad_time(k->d_ns) || bad_time(k->w_ns) ||
             bad_time(k->all_gather_ns) || bad_time(k->reduce_scatter_ns) ||
             bad_time(k->dp_latency_ns) || bad_time(k->offload_ns))
-            return refuse(origin, AT_CHUNK, c, err,
+            return fail_at(origin, AT_CHUNK, c, err,
                           "a time is negative or above 2^52 ns (52 days)");
         if (bad_memory(k->mem_f) || bad_memory(k->mem_d) ||
             bad_memory(k->mem_w) || bad_memory(k->mem_static))
-            return refuse(origin, AT_CHUNK, c, err,
+            return fail_at(origin, AT_CHUNK, c, err,
                           "a memory amount is beyond 2^60");
         if (k->offload_ns > 0 && !d->joint)
-            return refuse(origin, AT_CHUNK, c, err,
+            return fail_at(origin, AT_CHUNK, c, err,
                           "offload: what D leaves for W would have to stay; "
                           "it is for backward: joint alone");
     }
@@ -116,21 +116,21 @@ static lh_status check_links(const lh_pipeline_desc *d,
     for (uint32_t i = 0; i < d->n_links; i++) {
         const lh_link *l = &d->links[i];
         if (l->from >= d->n_devices || l->to >= d->n_devices)
-            return refuse(
+            return fail_at(
                 origin, AT_LINK, i, err,
                 "device %" PRIu32 " does not exist; there are %" PRIu32
                 ", counted from 0",
                 l->from >= d->n_devices ? l->from : l->to, d->n_devices);
         if (l->from == l->to)
-            return refuse(origin, AT_LINK, i, err,
+            return fail_at(origin, AT_LINK, i, err,
                           "a link from device %" PRIu32 " to itself; messages "
                           "inside a device need none",
                           l->from);
         if (bad_time(l->latency_ns) || bad_time(l->transfer_ns))
-            return refuse(origin, AT_LINK, i, err,
+            return fail_at(origin, AT_LINK, i, err,
                           "a time is negative or above 2^52 ns (52 days)");
-        if (l->name && !lhi_link_name_ok(l->name, strlen(l->name)))
-            return refuse(origin, AT_LINK, i, err,
+        if (l->name && !lhi_is_link_name(l->name, strlen(l->name)))
+            return fail_at(origin, AT_LINK, i, err,
                           "name: must not be empty, hold commas, quotes or "
                           "control characters, or have blanks around it");
     }
@@ -165,12 +165,12 @@ static lh_status check_horizon(const lh_pipeline *p,
         total += (long double)p->dp_ops[i].transfer_ns +
                  (long double)p->chunks[p->dp_ops[i].chunk].dp_latency_ns;
     if (total > 0x1p53L)
-        return refuse(origin, AT_ROOT, 0, err,
+        return fail_at(origin, AT_ROOT, 0, err,
                       "the times add up to more than 2^53 ns (104 days), the "
                       "longest iteration that is handled; use smaller times "
                       "or fewer microbatches");
     if (memory > 4e18L)
-        return refuse(origin, AT_ROOT, 0, err,
+        return fail_at(origin, AT_ROOT, 0, err,
                       "the memory amounts add up to more than 2^62; use a "
                       "larger unit");
     return LH_OK;
@@ -271,7 +271,7 @@ static void count_routes(lh_pipeline *p)
     }
 }
 
-static lh_status refuse_doubles(const lh_pipeline *p,
+static lh_status reject_duplicate_links(const lh_pipeline *p,
                                 const lh_link *const *sorted,
                                 const lhi_pipeline_origin *origin,
                                 lh_error *err)
@@ -279,7 +279,7 @@ static lh_status refuse_doubles(const lh_pipeline *p,
     for (uint32_t i = 1; i < p->n_links; i++)
         if (sorted[i]->from == sorted[i - 1]->from &&
             sorted[i]->to == sorted[i - 1]->to)
-            return refuse(origin, AT_LINK, (uint32_t)(sorted[i] - p->links),
+            return fail_at(origin, AT_LINK, (uint32_t)(sorted[i] - p->links),
                           err,
                           "a second link from device %" PRIu32
                           " to device %" PRIu32 "; keep one",
@@ -339,7 +339,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
         sorted[i] = &p->links[i];
     if (p->n_links)
         qsort(sorted, p->n_links, sizeof *sorted, compare_links);
-    LHI_TRY(refuse_doubles(p, sorted, origin, err));
+    LHI_TRY(reject_duplicate_links(p, sorted, origin, err));
     LHI_TRY(name_resources(p, err));
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         uint32_t device = p->chunks[c].device;
@@ -357,10 +357,10 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                              p->chunks[c].reduce_scatter_ns;
         p->offloads = p->offloads || p->chunks[c].offload_ns > 0;
     }
-    LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
-    LHI_TRY(lhi_dp_links_take(p, desc, err));
-    LHI_TRY(lhi_dp_groups_take(p, desc, err));
-    LHI_TRY(lhi_prefetch_take(p, desc, err));
+    LHI_TRY(lhi_pipeline_copy_dp_ops(p, desc, origin, err));
+    LHI_TRY(lhi_pipeline_copy_dp_links(p, desc, err));
+    LHI_TRY(lhi_pipeline_copy_dp_groups(p, desc, err));
+    LHI_TRY(lhi_pipeline_copy_prefetch(p, desc, err));
     count_routes(p);
     p->placement = find_placement(p);
     return check_horizon(p, origin, err);
@@ -402,7 +402,7 @@ static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
     }
     for (uint32_t i = 0; i < d->n_devices; i++) {
         if (d->device_sites[i] >= d->n_sites)
-            return refuse(origin, AT_ROOT, 0, err,
+            return fail_at(origin, AT_ROOT, 0, err,
                           "sites: device %" PRIu32 " is at none", i);
         p->device_sites[i] = d->device_sites[i];
     }
@@ -423,7 +423,7 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
         p->memory_limits[i] =
             d->memory_limits ? d->memory_limits[i] : LH_NO_LIMIT;
         if (p->memory_limits[i] < 0)
-            return refuse(origin, AT_ROOT, 0, err,
+            return fail_at(origin, AT_ROOT, 0, err,
                           "memory_limit: must not be negative");
     }
     return LH_OK;
@@ -487,12 +487,12 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
                            lh_error *err)
 {
     lh_pipeline_desc all;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_pipeline_desc, &all, desc, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_pipeline_desc, &all, desc, err));
     return lhi_pipeline_make(&all, NULL, out, err);
 }
 
 /* Checks whether a struct of `size` bytes contains every non-zero field. */
-static bool fits(const lh_pipeline_desc *all, size_t size)
+static bool fits_size(const lh_pipeline_desc *all, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)all;
     for (size_t i = size; i < sizeof *all; i++)
@@ -508,7 +508,7 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     size_t size = out->size;
     lh_pipeline_desc all;
     memset(&all, 0, sizeof all); /* includes padding between fields */
-    LHI_TRY(lhi_options_size(out, "lh_pipeline_desc", err));
+    LHI_TRY(lhi_options_check_size(out, "lh_pipeline_desc", err));
     all.n_devices = p->n_devices;
     all.n_microbatches = p->n_microbatches;
     all.joint = p->joint;
@@ -523,14 +523,14 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.device_sites = p->device_sites;
     all.n_dp_ops = p->n_dp_ops;
     all.dp_ops = p->dp_ops;
-    all.first_gathers = p->first_gathers;
+    all.n_initial_gathers = p->first_gathers;
     all.n_enqueue = p->n_enqueue;
     all.n_dequeue = p->n_dequeue;
     all.enqueue = p->enqueue;
     all.dequeue = p->dequeue;
     all.receives = p->receives;
     all.dp_links = p->dp_links;
-    if (!fits(&all, size))
+    if (!fits_size(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline has more than fits into an "
                         "lh_pipeline_desc of %zu bytes; compile against the "
@@ -613,7 +613,7 @@ uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline, uint32_t device)
     return pipeline->device_sites ? pipeline->device_sites[device] : LH_NONE;
 }
 
-bool lhi_link_is_far(const lh_pipeline *p, const lh_link *link)
+bool lhi_link_is_inter_site(const lh_pipeline *p, const lh_link *link)
 {
     return p->n_sites < 2 || lh_pipeline_device_site(p, link->from) !=
                                  lh_pipeline_device_site(p, link->to);

@@ -62,7 +62,7 @@ struct lh_pipeline {
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
     uint32_t first_gathers; /* 0: all */
-    bool gathers_late; /* some device has more, and issues the remaining ones
+    bool has_deferred_gathers; /* some device has more, and issues the remaining ones
                         * later */
     uint32_t n_enqueue, n_dequeue;
     uint32_t *enqueue, *dequeue;
@@ -71,11 +71,11 @@ struct lh_pipeline {
     /* Per resource: the time in an iteration before which it accepts no
      * messages. Used only for states of an event timeline, never in a
      * description; NULL: 0. */
-    int64_t *held_ns;
+    int64_t *blocked_until_ns;
 };
 
 /* Blocks the link's resource for messages until then. */
-lh_status lhi_pipeline_hold(lh_pipeline *p, uint32_t link, int64_t until_ns,
+lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link, int64_t until_ns,
                             lh_error *err);
 
 /* NULL-terminated, indexed by lh_receives. */
@@ -93,7 +93,7 @@ typedef struct lhi_pipeline_origin {
 /* Returns the index of an F, or of a D or B; they are adjacent for one chunk
  * and microbatch. W passes have no index, as they neither launch nor wait for
  * operations. */
-static inline size_t lhi_point(const lh_pipeline *p, uint32_t chunk,
+static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
                                uint32_t microbatch, bool backward)
 {
     return 2 * ((size_t)chunk * p->n_microbatches + microbatch) + backward;
@@ -101,27 +101,27 @@ static inline size_t lhi_point(const lh_pipeline *p, uint32_t chunk,
 
 /* Copies the prefetch depth from a description. This and the next three
  * functions are in dp.c. */
-lh_status lhi_prefetch_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p, const lh_pipeline_desc *desc,
                             lh_error *err);
 /* Copies the data-parallel groups. */
-lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p, const lh_pipeline_desc *desc,
                              lh_error *err);
 /* Copies each device's data-parallel link name; call it after copying the
  * operations. */
-lh_status lhi_dp_links_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p, const lh_pipeline_desc *desc,
                             lh_error *err);
 /* Names of lh_dp_kind, starting with LH_DP_AGO; NULL-terminated. */
 extern const char *const lhi_dp_kind_names[];
 
 /* Checks, sorts and copies the data-parallel operations. */
-lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err);
 
 /* Returns the resource with that name, or LH_NONE. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
 /* Checks whether a link connects different sites; true for all links if the
  * pipeline has fewer than two sites. */
-bool lhi_link_is_far(const lh_pipeline *pipeline, const lh_link *link);
+bool lhi_link_is_inter_site(const lh_pipeline *pipeline, const lh_link *link);
 
 /* Builds a pipeline from a description; `origin` (may be NULL) is its source,
  * for messages. */
@@ -131,7 +131,7 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
 
 /* Builds a pipeline from a modified description of `from`. If `from` has host
  * memory, preserves the devices' own limits, which a description lacks. */
-lh_status lhi_pipeline_remake(const lh_pipeline *from,
+lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
                               const lh_pipeline_desc *desc, lh_pipeline **out,
                               lh_error *err);
 /* Copies a pipeline. */
@@ -148,13 +148,13 @@ typedef struct lhi_fingerprint {
 lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *pipeline);
 
 /* Reports LH_EINFEASIBLE: the device needs `need` memory, above its limit. */
-lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
+lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
                           int64_t need, lh_error *err);
 
 /* Returns the device's turnaround for one microbatch before it replies to the
  * preceding device (t in Adaptra's equation 1): F and the input gradient, which
  * a joint backward completes only together with the weight gradient. */
-static inline int64_t lhi_turn_ns(const lh_pipeline *p, uint32_t chunk)
+static inline int64_t lhi_turnaround_ns(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
     return c->f_ns + c->d_ns + (p->joint ? c->w_ns : 0);
@@ -171,14 +171,14 @@ static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
 
 /* Returns the share of part `part` of `n_parts` in `total`; the shares add up
  * to `total`. */
-static inline int64_t lhi_share(int64_t total, uint32_t part, uint32_t n_parts)
+static inline int64_t lhi_split_evenly(int64_t total, uint32_t part, uint32_t n_parts)
 {
     int64_t each = total / n_parts, rest = total % n_parts;
     return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
 /* Returns the duration of a pass of `chunk`. */
-static inline int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass)
+static inline int64_t lhi_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
 {
     switch (pass->kind) {
     case LH_F:
@@ -190,12 +190,12 @@ static inline int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass)
     default:
         return pass->n_parts == 1
                    ? chunk->w_ns
-                   : lhi_share(chunk->w_ns, pass->part, pass->n_parts);
+                   : lhi_split_evenly(chunk->w_ns, pass->part, pass->n_parts);
     }
 }
 
 /* Returns the net change of memory by a pass. */
-static inline int64_t lhi_pass_memory(const lh_chunk *chunk,
+static inline int64_t lhi_pass_memory_change(const lh_chunk *chunk,
                                       const lh_pass *pass)
 {
     switch (pass->kind) {
@@ -208,7 +208,7 @@ static inline int64_t lhi_pass_memory(const lh_chunk *chunk,
     default:
         return pass->n_parts == 1
                    ? chunk->mem_w
-                   : lhi_share(chunk->mem_w, pass->part, pass->n_parts);
+                   : lhi_split_evenly(chunk->mem_w, pass->part, pass->n_parts);
     }
 }
 

@@ -10,18 +10,18 @@
 static const char kind_letters[] = {
     [LH_F] = 'F', [LH_D] = 'I', [LH_W] = 'W', [LH_B] = 'B'};
 
-char *lh_pass_text(const lh_pass *pass, char *buffer)
+char *lh_pass_format(const lh_pass *pass, char *buffer)
 {
     char letter = pass->kind <= LH_B ? kind_letters[pass->kind] : '?';
-    int n = snprintf(buffer, LH_PASS_TEXT, "%" PRIu32 "%c%" PRIu32, pass->chunk,
+    int n = snprintf(buffer, LH_PASS_TEXT_SIZE, "%" PRIu32 "%c%" PRIu32, pass->chunk,
                      letter, pass->microbatch);
     if (pass->n_parts > 1)
-        snprintf(buffer + n, LH_PASS_TEXT - (size_t)n, ":%u/%u",
+        snprintf(buffer + n, LH_PASS_TEXT_SIZE - (size_t)n, ":%u/%u",
                  (unsigned)pass->part, (unsigned)pass->n_parts);
     return buffer;
 }
 
-const char *lhi_number_scan(const char *at, const char *end, uint32_t below,
+const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out)
 {
     const char *start = at;
@@ -35,10 +35,10 @@ const char *lhi_number_scan(const char *at, const char *end, uint32_t below,
     return at > start ? at : NULL;
 }
 
-const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,
+const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
                             uint8_t *kind)
 {
-    at = lhi_number_scan(at, end, LH_MAX_CHUNKS, chunk);
+    at = lhi_scan_number(at, end, LH_MAX_CHUNKS, chunk);
     if (!at || at == end)
         return NULL;
     const char *letter = memchr(kind_letters, *at, sizeof kind_letters);
@@ -49,14 +49,14 @@ const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,
 }
 
 /* Parses ":2/8". */
-static const char *scan_cut(const char *at, const char *end, lh_pass *pass,
+static const char *scan_partition(const char *at, const char *end, lh_pass *pass,
                             bool *bad_cut)
 {
     uint32_t part, n_parts;
-    at = lhi_number_scan(at + 1, end, LH_MAX_PARTS, &part);
+    at = lhi_scan_number(at + 1, end, LH_MAX_PARTS, &part);
     if (!at || at == end || *at != '/')
         return NULL;
-    at = lhi_number_scan(at + 1, end, LH_MAX_PARTS + 1, &n_parts);
+    at = lhi_scan_number(at + 1, end, LH_MAX_PARTS + 1, &n_parts);
     if (!at)
         return NULL;
     if (pass->kind != LH_W || n_parts < 2 || part >= n_parts) {
@@ -69,50 +69,50 @@ static const char *scan_cut(const char *at, const char *end, lh_pass *pass,
     return at;
 }
 
-const char *lhi_pass_scan(const char *at, const char *end, lh_pass *out,
+const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut)
 {
     lh_pass pass = {.n_parts = 1};
-    at = lhi_passes_scan(at, end, &pass.chunk, &pass.kind);
+    at = lhi_scan_pass_kind(at, end, &pass.chunk, &pass.kind);
     if (at)
-        at = lhi_number_scan(at, end, LH_MAX_MICROBATCHES, &pass.microbatch);
+        at = lhi_scan_number(at, end, LH_MAX_MICROBATCHES, &pass.microbatch);
     if (at && at < end && *at == ':')
-        at = scan_cut(at, end, &pass, bad_cut);
+        at = scan_partition(at, end, &pass, bad_cut);
     if (at)
         *out = pass;
     return at;
 }
 
-bool lhi_pass_parse(const char *text, void *pass)
+bool lhi_parse_pass(const char *text, void *pass)
 {
     const char *end = text + strlen(text);
     lh_pass found;
-    if (lhi_pass_scan(text, end, &found, NULL) != end)
+    if (lhi_scan_pass(text, end, &found, NULL) != end)
         return false;
     *(lh_pass *)pass = found;
     return true;
 }
 
-const char *lhi_pass_print(const void *pass, char *text)
+const char *lhi_format_pass(const void *pass, char *text)
 {
-    return lh_pass_text(pass, text);
+    return lh_pass_format(pass, text);
 }
 
 static lh_status check_form(const lh_pass *pass, lh_error *err)
 {
-    char text[LH_PASS_TEXT];
+    char text[LH_PASS_TEXT_SIZE];
     if (pass->kind > LH_B)
         return lhi_fail(err, LH_EINVAL, "pass kind %u does not exist",
                         (unsigned)pass->kind);
     if (pass->chunk >= LH_MAX_CHUNKS || pass->microbatch >= LH_MAX_MICROBATCHES)
         return lhi_fail(err, LH_EINVAL, "pass %s is out of range",
-                        lh_pass_text(pass, text));
+                        lh_pass_format(pass, text));
     if (pass->n_parts < 1 || pass->n_parts > LH_MAX_PARTS ||
         pass->part >= pass->n_parts ||
         (pass->n_parts > 1 && pass->kind != LH_W))
         return lhi_fail(err, LH_EINVAL,
                         "pass %s: only W is cut, into 2 to %u parts",
-                        lh_pass_text(pass, text), LH_MAX_PARTS);
+                        lh_pass_format(pass, text), LH_MAX_PARTS);
     return LH_OK;
 }
 
@@ -130,7 +130,7 @@ static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
     return LH_OK;
 }
 
-bool lhi_link_name_ok(const char *name, size_t len)
+bool lhi_is_link_name(const char *name, size_t len)
 {
     if (len == 0 || name[0] == ' ' || name[len - 1] == ' ')
         return false;
@@ -159,7 +159,7 @@ static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
     }
     for (uint32_t i = 0; i < n_link_orders; i++) {
         const char *name = link_orders[i].link;
-        if (!lhi_link_name_ok(name, strlen(name)))
+        if (!lhi_is_link_name(name, strlen(name)))
             return lhi_fail(err, LH_EINVAL,
                             "'%.60s' cannot be the name of a link", name);
         links[i].link = lhi_arena_strdup(s->mem, name);

@@ -26,23 +26,23 @@ lh_status lhi_schedule_copy(const lh_schedule *schedule, lh_schedule **out,
 
 /* Parses a number below `below` in at..end-1. This and the next function return
  * the position after it, or NULL. */
-const char *lhi_number_scan(const char *at, const char *end, uint32_t below,
+const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out);
-/* Parses a pass in the format of lh_pass_text(), within a pipeline's limits.
+/* Parses a pass in the format of lh_pass_format(), within a pipeline's limits.
  * Sets *bad_cut (may be NULL) if only its partition suffix is invalid. */
-const char *lhi_pass_scan(const char *at, const char *end, lh_pass *out,
+const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
 /* Parses a whole text as a pass; `pass` points to an lh_pass. */
-bool lhi_pass_parse(const char *text, void *pass);
+bool lhi_parse_pass(const char *text, void *pass);
 #define LHI_PASS_FORM "a pass, as 3F0, 3I0, 3B0 or 0W3:2/8"
 /* Formats a pass into `text`, of LHI_TEXT_FORM_SIZE bytes. */
-const char *lhi_pass_print(const void *pass, char *text);
+const char *lhi_format_pass(const void *pass, char *text);
 /* Parses "0F": the chunk and kind of passes. */
-const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,
+const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
                             uint8_t *kind);
 
 /* Checks whether a link name is valid: non-empty, no control characters, commas
  * or quotes, no surrounding spaces. All other names survive the CSV format. */
-bool lhi_link_name_ok(const char *name, size_t len);
+bool lhi_is_link_name(const char *name, size_t len);
 
 #endif

@@ -29,7 +29,7 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
 typedef enum carries { NOTHING, MESSAGES, DATA } carries;
 
 /* Describes the traffic on the link between two hosts, in either direction. */
-static carries carried(const lh_places *s, const uint32_t *hosts, uint32_t one,
+static carries describe_traffic(const lh_host_placement *s, const uint32_t *hosts, uint32_t one,
                        uint32_t other, char *text)
 {
     uint32_t a = place_of(hosts, one), b = place_of(hosts, other);
@@ -51,15 +51,15 @@ static carries carried(const lh_places *s, const uint32_t *hosts, uint32_t one,
     return NOTHING;
 }
 
-static bool is_slow(const lhi_slow *slow, uint32_t from, uint32_t to)
+static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from, uint32_t to)
 {
-    lhi_extra x = lhi_slow_link(slow, from, to);
+    lhi_additional_time x = lhi_host_slowdowns_link(slow, from, to);
     return x.latency_ns > 0 || x.transfer_ns > 0;
 }
 
 /* Appends the host pairs with a slow link and their traffic: each, or only
  * their number if there are many. */
-static void add_links(const lh_places *s, const lhi_slow *slow,
+static void add_links(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
                       const uint32_t *hosts, char *why)
 {
     char text[CARRIED_TEXT];
@@ -69,9 +69,9 @@ static void add_links(const lh_places *s, const lhi_slow *slow,
         for (uint32_t b = a + 1; b < slow->n_hosts; b++) {
             if (!is_slow(slow, a, b) && !is_slow(slow, b, a))
                 continue;
-            of[carried(s, hosts, a, b, text)]++;
+            of[describe_traffic(s, hosts, a, b, text)]++;
             if (n++ < SHOWN)
-                lhi_words_add(why, LHI_EXCHANGE_WHY,
+                lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
                               "%sthe slow link between hosts %" PRIu32
                               " and %" PRIu32 " carries %s",
                               n > 1 ? ", " : "", a, b, text);
@@ -79,66 +79,66 @@ static void add_links(const lh_places *s, const lhi_slow *slow,
     if (n <= SHOWN)
         return;
     why[before] = '\0';
-    lhi_words_add(why, LHI_EXCHANGE_WHY,
+    lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
                   "of %" PRIu32 " slow links between hosts %" PRIu32
                   " carry data, %" PRIu32 " messages",
                   n, of[DATA], of[MESSAGES]);
 }
 
-static void add_hosts(const lhi_slow *slow, char *why)
+static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
 {
     uint32_t n = 0;
     for (uint32_t h = 0; h < slow->n_hosts; h++)
-        if (slow->slower[h] > 1 && n++ < SHOWN)
-            lhi_words_add(why, LHI_EXCHANGE_WHY,
+        if (slow->pass_factors[h] > 1 && n++ < SHOWN)
+            lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
                           "%shost %" PRIu32 " takes %.3g times as long",
-                          *why ? ", " : "", h, slow->slower[h]);
+                          *why ? ", " : "", h, slow->pass_factors[h]);
     if (n > SHOWN)
-        lhi_words_add(why, LHI_EXCHANGE_WHY, ", so do %" PRIu32 " more",
+        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, ", so do %" PRIu32 " more",
                       n - SHOWN);
 }
 
-static void add_moves(const lh_places *s, const lh_exchange *x, char *why)
+static void add_moves(const lh_host_placement *s, const lh_host_exchange *x, char *why)
 {
     for (uint32_t i = 0; i < x->n_moves && i < SHOWN_MOVES; i++) {
-        const lh_move *m = &x->moves[i];
-        lhi_words_add(why, LHI_EXCHANGE_WHY,
+        const lh_host_move *m = &x->moves[i];
+        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
                       "%shost %" PRIu32 " gets device %" PRIu32
                       " of replica %" PRIu32,
                       i ? ", " : "", m->to, m->place % s->n_devices,
                       m->place / s->n_devices);
     }
     if (x->n_moves > SHOWN_MOVES)
-        lhi_words_add(why, LHI_EXCHANGE_WHY, " and %" PRIu32 " more move",
+        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, " and %" PRIu32 " more move",
                       x->n_moves - SHOWN_MOVES);
 }
 
-void lhi_exchange_say(const lh_places *s, const lhi_slow *slow,
+void lhi_host_exchange_explain(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
                       const uint32_t *now_hosts, double lasts,
-                      const lh_exchange *x, char *why)
+                      const lh_host_exchange *x, char *why)
 {
-    char one[LHI_TIME_WORDS], other[LHI_TIME_WORDS], move[LHI_TIME_WORDS];
-    char many[LHI_TIME_WORDS];
+    char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE], move[LHI_TIME_FORMAT_SIZE];
+    char many[LHI_TIME_FORMAT_SIZE];
     why[0] = '\0';
     add_links(s, slow, now_hosts, why);
     add_hosts(slow, why);
-    lhi_words_add(
-        why, LHI_EXCHANGE_WHY, "%s%s an iteration",
-        *why ? ": " : "nothing is slow: ", lhi_time_words(x->now_ns, one));
+    lhi_text_append_limited(
+        why, LHI_EXCHANGE_REASON_SIZE, "%s%s an iteration",
+        *why ? ": " : "nothing is slow: ", lhi_time_format(x->current_ns, one));
     if (!x->is_exchange) {
-        lhi_words_add(why, LHI_EXCHANGE_WHY,
-                      x->all ? "; no places are worth what moving costs"
+        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
+                      x->is_exhaustive ? "; no places are worth what moving costs"
                              : "; no exchange is worth what moving costs");
         return;
     }
-    lhi_words_add(why, LHI_EXCHANGE_WHY, ", %s where ",
-                  lhi_time_words(x->predicted_ns, other));
+    lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, ", %s where ",
+                  lhi_time_format(x->predicted_ns, other));
     add_moves(s, x, why);
-    lhi_words_add(
-        why, LHI_EXCHANGE_WHY, ", which takes %s once and counts for %s",
-        lhi_time_words(x->move_ns, move), lhi_iteration_words(lasts, many));
+    lhi_text_append_limited(
+        why, LHI_EXCHANGE_REASON_SIZE, ", which takes %s once and counts for %s",
+        lhi_time_format(x->move_ns, move), lhi_iterations_format(lasts, many));
     size_t before = strlen(why);
-    lhi_words_add(why, LHI_EXCHANGE_WHY, "; then ");
+    lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, "; then ");
     add_links(s, slow, x->hosts, why);
     if (strlen(why) == before + strlen("; then "))
         why[before] = '\0';

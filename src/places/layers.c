@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Estimates one layer's times from the chunk with the least other work. */
-static void take_least(lh_layers *l)
+static void estimate_layer_times(lh_layers *l)
 {
     const lh_pipeline *p = l->pipeline;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -46,7 +46,7 @@ static lh_status set_up(lh_layers *l, const lh_pipeline *pipeline,
                         "layers: activations leave their device (offload), and "
                         "how much of a layer that is is not known");
     LHI_TRY(lhi_pipeline_copy(pipeline, &l->pipeline, err));
-    take_least(l);
+    estimate_layer_times(l);
     return LH_OK;
 }
 
@@ -80,7 +80,7 @@ void lh_layers_free(lh_layers *l)
 
 /* Returns the ratio of a pass's new to its old time: `ns` with `first` layers,
  * `layer` per layer. */
-static double share(int64_t ns, double layer, uint32_t first, uint32_t now)
+static double time_ratio(int64_t ns, double layer, uint32_t first, uint32_t now)
 {
     if (ns <= 0)
         return 1;
@@ -88,17 +88,17 @@ static double share(int64_t ns, double layer, uint32_t first, uint32_t now)
     return ((double)ns + more * layer) / (double)ns;
 }
 
-lhi_shares lhi_layers_shares(const lh_layers *l, uint32_t c, uint32_t now)
+lhi_layer_ratios lhi_layers_ratios(const lh_layers *l, uint32_t c, uint32_t now)
 {
     const lh_chunk *k = &l->pipeline->chunks[c];
     uint32_t n = l->numbers[c];
-    return (lhi_shares){.f = share(k->f_ns, l->f, n, now),
-                        .d = share(k->d_ns, l->d, n, now),
-                        .w = share(k->w_ns, l->w, n, now),
+    return (lhi_layer_ratios){.f = time_ratio(k->f_ns, l->f, n, now),
+                        .d = time_ratio(k->d_ns, l->d, n, now),
+                        .w = time_ratio(k->w_ns, l->w, n, now),
                         .all = (double)now / (double)n};
 }
 
-static int64_t times(int64_t value, double factor)
+static int64_t multiply(int64_t value, double factor)
 {
     double product = round((double)value * factor);
     return fabs(product) < 0x1p61 ? (int64_t)product
@@ -106,19 +106,19 @@ static int64_t times(int64_t value, double factor)
                                   : -(INT64_MAX / 4);
 }
 
-static void reshape_chunk(lh_chunk *k, lhi_shares s)
+static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
 {
     bool is_whole = k->mem_f + k->mem_d + k->mem_w == 0;
-    k->f_ns = times(k->f_ns, s.f);
-    k->d_ns = times(k->d_ns, s.d);
-    k->w_ns = times(k->w_ns, s.w);
-    k->mem_f = times(k->mem_f, s.all);
-    k->mem_d = times(k->mem_d, s.all);
+    k->f_ns = multiply(k->f_ns, s.f);
+    k->d_ns = multiply(k->d_ns, s.d);
+    k->w_ns = multiply(k->w_ns, s.w);
+    k->mem_f = multiply(k->mem_f, s.all);
+    k->mem_d = multiply(k->mem_d, s.all);
     /* Keeps a microbatch's memory balance at exactly 0 bytes. */
-    k->mem_w = is_whole ? -k->mem_f - k->mem_d : times(k->mem_w, s.all);
-    k->mem_static = times(k->mem_static, s.all);
-    k->all_gather_ns = times(k->all_gather_ns, s.all);
-    k->reduce_scatter_ns = times(k->reduce_scatter_ns, s.all);
+    k->mem_w = is_whole ? -k->mem_f - k->mem_d : multiply(k->mem_w, s.all);
+    k->mem_static = multiply(k->mem_static, s.all);
+    k->all_gather_ns = multiply(k->all_gather_ns, s.all);
+    k->reduce_scatter_ns = multiply(k->reduce_scatter_ns, s.all);
 }
 
 static lh_status check_numbers(const lh_layers *l, const uint32_t *numbers,
@@ -158,17 +158,17 @@ lh_status lh_layers_pipeline(const lh_layers *l, const lh_pipeline *pipeline,
     for (uint32_t c = 0; c < d.n_chunks; c++) {
         chunks[c] = d.chunks[c];
         if (numbers[c] != l->numbers[c])
-            reshape_chunk(&chunks[c], lhi_layers_shares(l, c, numbers[c]));
+            reshape_chunk(&chunks[c], lhi_layers_ratios(l, c, numbers[c]));
     }
     d.chunks = chunks;
-    lh_status status = lhi_pipeline_remake(pipeline, &d, out, err);
+    lh_status status = lhi_pipeline_rebuild(pipeline, &d, out, err);
     free(chunks);
     return status;
 }
 
 /* --- migration ------------------------------------------------------------ */
 
-uint64_t lhi_layers_count(const lh_pipeline *p, const uint32_t *from,
+uint64_t lhi_layers_count_transfers(const lh_pipeline *p, const uint32_t *from,
                           const uint32_t *to, int64_t *room, int64_t *busiest)
 {
     int64_t *sent = room, *received = room + p->n_devices, before = 0;
@@ -193,7 +193,7 @@ uint64_t lhi_layers_count(const lh_pipeline *p, const uint32_t *from,
     return n_moves;
 }
 
-lh_status lh_layers_moving(const lh_layers *l, const uint32_t *from,
+lh_status lh_layers_migration_ns(const lh_layers *l, const uint32_t *from,
                            const uint32_t *to, int64_t layer_ns,
                            int64_t *out_ns, lh_error *err)
 {
@@ -204,7 +204,7 @@ lh_status lh_layers_moving(const lh_layers *l, const uint32_t *from,
     int64_t *room = calloc(2 * (size_t)p->n_devices, sizeof *room);
     if (!room)
         return lhi_fail_nomem(err);
-    lhi_layers_count(p, from, to, room, &busiest);
+    lhi_layers_count_transfers(p, from, to, room, &busiest);
     free(room);
     double all = (double)busiest * (double)layer_ns;
     if (layer_ns < 0 || all > 0x1p61)

@@ -54,7 +54,7 @@ static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
 
 /* Returns the sum of squares of the devices' work. Of partitions with equal
  * iteration times, the more balanced one leads to shorter times. */
-static double spread_of(const search *s, const uint32_t *numbers)
+static double compute_imbalance(const search *s, const uint32_t *numbers)
 {
     const lh_pipeline *p = s->pipeline;
     double sum = 0;
@@ -62,7 +62,7 @@ static double spread_of(const search *s, const uint32_t *numbers)
         s->work[d] = 0;
     for (uint32_t c = 0; c < s->n; c++) {
         const lh_chunk *k = &p->chunks[c];
-        lhi_shares x = lhi_layers_shares(s->layers, c, numbers[c]);
+        lhi_layer_ratios x = lhi_layers_ratios(s->layers, c, numbers[c]);
         s->work[k->device] += (double)k->f_ns * x.f + (double)k->d_ns * x.d +
                               (double)k->w_ns * x.w;
     }
@@ -74,21 +74,21 @@ static double spread_of(const search *s, const uint32_t *numbers)
 /* Evaluates the trial partition. Keeps the best one including migration time;
  * *is_next is set if the trial improves on `next` without it, and replaces it.
  */
-static lh_status try_numbers(search *s, bool *is_next, lh_error *err)
+static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
 {
     int64_t ns, busiest;
     bool fits;
     LHI_TRY(simulate(s, s->trial, &ns, &fits, err));
     if (!fits)
         return LH_OK;
-    double spread = spread_of(s, s->trial);
+    double spread = compute_imbalance(s, s->trial);
     if (ns < s->next_ns || (ns == s->next_ns && spread < s->next_spread)) {
         s->next_ns = ns;
         s->next_spread = spread;
         memcpy(s->next, s->trial, s->n * sizeof *s->next);
         *is_next = true;
     }
-    lhi_layers_count(s->pipeline, s->from, s->trial, s->moved, &busiest);
+    lhi_layers_count_transfers(s->pipeline, s->from, s->trial, s->moved, &busiest);
     double move = (double)busiest * (double)s->o.layer_ns;
     double total = (double)ns * s->lasts + move;
     if (total >= s->best_total || move > 0x1p61)
@@ -101,7 +101,7 @@ static lh_status try_numbers(search *s, bool *is_next, lh_error *err)
 }
 
 /* Climbs from `next` until no step improves. */
-static lh_status go_downhill(search *s, lh_error *err)
+static lh_status climb(search *s, lh_error *err)
 {
     for (bool better = true; better;) {
         better = false;
@@ -113,21 +113,21 @@ static lh_status go_downhill(search *s, lh_error *err)
                 memcpy(s->trial, s->step, s->n * sizeof *s->trial);
                 s->trial[a]--;
                 s->trial[b]++;
-                LHI_TRY(try_numbers(s, &better, err));
+                LHI_TRY(evaluate_partition(s, &better, err));
             }
     }
     return LH_OK;
 }
 
 /* Climbs from the present partition and from the initial one. */
-static lh_status find_best(search *s, lh_error *err)
+static lh_status search_partition(search *s, lh_error *err)
 {
     bool is_next;
-    LHI_TRY(go_downhill(s, err));
+    LHI_TRY(climb(s, err));
     s->next_ns = INT64_MAX;
     memcpy(s->trial, s->layers->numbers, s->n * sizeof *s->trial);
-    LHI_TRY(try_numbers(s, &is_next, err));
-    return s->next_ns < INT64_MAX ? go_downhill(s, err) : LH_OK;
+    LHI_TRY(evaluate_partition(s, &is_next, err));
+    return s->next_ns < INT64_MAX ? climb(s, err) : LH_OK;
 }
 
 /* --- text ----------------------------------------------------------------- */
@@ -135,9 +135,9 @@ static lh_status find_best(search *s, lh_error *err)
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
     for (uint32_t c = 0; c < s->n && c < SHOWN; c++)
-        lhi_words_add(why, WHY_TEXT, "%s%" PRIu32, c ? ", " : "", numbers[c]);
+        lhi_text_append_limited(why, WHY_TEXT, "%s%" PRIu32, c ? ", " : "", numbers[c]);
     if (s->n > SHOWN)
-        lhi_words_add(why, WHY_TEXT, ", ...");
+        lhi_text_append_limited(why, WHY_TEXT, ", ...");
 }
 
 /* Appends the devices that are slower than in the pipeline without slowdowns.
@@ -156,32 +156,32 @@ static void add_slow(const search *s, char *why)
             is += (double)q->f_ns + (double)q->d_ns + (double)q->w_ns;
         }
         if (is > 1.02 * was && was > 0 && n++ < 3)
-            lhi_words_add(why, WHY_TEXT,
+            lhi_text_append_limited(why, WHY_TEXT,
                           "%sdevice %" PRIu32 " takes %.3g times as long",
                           n > 1 ? ", " : "", d, is / was);
     }
-    lhi_words_add(why, WHY_TEXT, n ? ": " : "no device is slow: ");
+    lhi_text_append_limited(why, WHY_TEXT, n ? ": " : "no device is slow: ");
 }
 
-static void say(const search *s, const lh_layer_move *m, char *why)
+static void explain(const search *s, const lh_layer_migration *m, char *why)
 {
-    char one[LHI_TIME_WORDS], other[LHI_TIME_WORDS], move[LHI_TIME_WORDS];
-    char many[LHI_TIME_WORDS];
+    char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE], move[LHI_TIME_FORMAT_SIZE];
+    char many[LHI_TIME_FORMAT_SIZE];
     add_slow(s, why);
-    lhi_words_add(why, WHY_TEXT, "%s an iteration",
-                  lhi_time_words(m->now_ns, one));
+    lhi_text_append_limited(why, WHY_TEXT, "%s an iteration",
+                  lhi_time_format(m->current_ns, one));
     if (!m->is_move) {
-        lhi_words_add(why, WHY_TEXT, "; no layers are worth what moving costs");
+        lhi_text_append_limited(why, WHY_TEXT, "; no layers are worth what moving costs");
         return;
     }
-    lhi_words_add(why, WHY_TEXT, " with ");
+    lhi_text_append_limited(why, WHY_TEXT, " with ");
     add_numbers(s, s->from, why);
-    lhi_words_add(why, WHY_TEXT, " layers, %s with ",
-                  lhi_time_words(m->predicted_ns, other));
-    add_numbers(s, m->numbers, why);
-    lhi_words_add(
+    lhi_text_append_limited(why, WHY_TEXT, " layers, %s with ",
+                  lhi_time_format(m->predicted_ns, other));
+    add_numbers(s, m->layer_counts, why);
+    lhi_text_append_limited(
         why, WHY_TEXT, "; moving them takes %s once and counts for %s",
-        lhi_time_words(m->move_ns, move), lhi_iteration_words(s->lasts, many));
+        lhi_time_format(m->move_ns, move), lhi_iterations_format(s->lasts, many));
 }
 
 /* --- result --------------------------------------------------------------- */
@@ -191,12 +191,12 @@ static lh_status set_up(search *s, lh_error *err)
     const lh_pipeline *p = s->layers->pipeline;
     bool fits;
     s->n = p->n_chunks;
-    if (!(s->o.lasts >= 0) || s->o.lasts > 1e15 || s->o.layer_ns < 0)
+    if (!(s->o.benefit_steps >= 0) || s->o.benefit_steps > 1e15 || s->o.layer_ns < 0)
         return lhi_fail(err, LH_EINVAL,
                         "lh_layers_options: lasts is %g, layer_ns %" PRId64
                         "; neither may be negative",
-                        s->o.lasts, s->o.layer_ns);
-    s->lasts = s->o.lasts > 0 ? s->o.lasts : 1e6;
+                        s->o.benefit_steps, s->o.layer_ns);
+    s->lasts = s->o.benefit_steps > 0 ? s->o.benefit_steps : 1e6;
     s->from = LHI_NEW(s->mem, uint32_t, s->n);
     s->best = LHI_NEW(s->mem, uint32_t, s->n);
     s->next = LHI_NEW(s->mem, uint32_t, s->n);
@@ -207,25 +207,25 @@ static lh_status set_up(search *s, lh_error *err)
     if (!s->from || !s->best || !s->next || !s->work || !s->step || !s->trial ||
         !s->moved)
         return lhi_fail_nomem(err);
-    const uint32_t *now = s->o.numbers ? s->o.numbers : s->layers->numbers;
+    const uint32_t *now = s->o.layer_counts ? s->o.layer_counts : s->layers->numbers;
     memcpy(s->from, now, s->n * sizeof *now);
     memcpy(s->best, now, s->n * sizeof *now);
     memcpy(s->next, now, s->n * sizeof *now);
     LHI_TRY(simulate(s, s->from, &s->now_ns, &fits, err));
     s->n_tried = 0;
     s->best_ns = s->next_ns = s->now_ns;
-    s->next_spread = spread_of(s, s->from);
+    s->next_spread = compute_imbalance(s, s->from);
     s->best_total = (double)s->now_ns * s->lasts;
     return LH_OK;
 }
 
 /* The result with its arena, which contains it. */
 typedef struct owned {
-    lh_layer_move move; /* first */
+    lh_layer_migration move; /* first */
     lhi_arena *mem;
 } owned;
 
-static lh_status tell(search *s, lh_layer_move **out, lh_error *err)
+static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
 {
     int64_t busiest;
     owned *x = LHI_NEW(s->mem, owned, 1);
@@ -233,44 +233,44 @@ static lh_status tell(search *s, lh_layer_move **out, lh_error *err)
     if (!x || !why)
         return lhi_fail_nomem(err);
     uint64_t n_moves =
-        lhi_layers_count(s->pipeline, s->from, s->best, s->moved, &busiest);
+        lhi_layers_count_transfers(s->pipeline, s->from, s->best, s->moved, &busiest);
     x->mem = s->mem;
-    x->move = (lh_layer_move){
+    x->move = (lh_layer_migration){
         .is_move = memcmp(s->best, s->from, s->n * sizeof *s->best) != 0,
         .n_chunks = s->n,
-        .numbers = s->best,
-        .now_ns = s->now_ns,
+        .layer_counts = s->best,
+        .current_ns = s->now_ns,
         .predicted_ns = s->best_ns,
         .move_ns = s->best_move_ns,
         .n_moves = n_moves < UINT32_MAX ? (uint32_t)n_moves : UINT32_MAX,
-        .n_tried = s->n_tried,
+        .n_evaluated = s->n_tried,
         .why = why};
-    say(s, &x->move, why);
+    explain(s, &x->move, why);
     *out = &x->move;
     return LH_OK;
 }
 
-lh_status lh_layers_find(const lh_layers *layers, const lh_pipeline *pipeline,
+lh_status lh_layers_find_partition(const lh_layers *layers, const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
-                         const lh_layers_options *options, lh_layer_move **out,
+                         const lh_layers_options *options, lh_layer_migration **out,
                          lh_error *err)
 {
     search s = {.layers = layers, .pipeline = pipeline, .schedule = schedule};
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_layers_options, &s.o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_layers_options, &s.o, options, err));
     s.mem = lhi_arena_make(0);
     if (!s.mem)
         return lhi_fail_nomem(err);
     lh_status status = set_up(&s, err);
     if (status == LH_OK)
-        status = find_best(&s, err);
+        status = search_partition(&s, err);
     if (status == LH_OK)
-        status = tell(&s, out, err);
+        status = make_result(&s, out, err);
     if (status != LH_OK)
         lhi_arena_free(s.mem);
     return status;
 }
 
-void lh_layer_move_free(lh_layer_move *move)
+void lh_layer_migration_free(lh_layer_migration *move)
 {
     if (move)
         lhi_arena_free(((owned *)(void *)move)->mem);

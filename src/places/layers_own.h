@@ -24,18 +24,18 @@ struct lh_layers {
 
 /* Ratio between a chunk's pass times with a number of layers and with the
  * initial number; `all`: ratio for its other amounts. */
-typedef struct lhi_shares {
+typedef struct lhi_layer_ratios {
     double f, d, w, all;
-} lhi_shares;
+} lhi_layer_ratios;
 
 /* Returns the ratios for chunk `chunk` with `now` layers. */
-lhi_shares lhi_layers_shares(const lh_layers *layers, uint32_t chunk,
+lhi_layer_ratios lhi_layers_ratios(const lh_layers *layers, uint32_t chunk,
                              uint32_t now);
 
 /* Counts the layers that cross each border between chunks of different devices.
  * *busiest: the most layers that one device sends, or receives. `room`: scratch
  * for two numbers per device. */
-uint64_t lhi_layers_count(const lh_pipeline *pipeline, const uint32_t *from,
+uint64_t lhi_layers_count_transfers(const lh_pipeline *pipeline, const uint32_t *from,
                           const uint32_t *to, int64_t *room, int64_t *busiest);
 
 #endif

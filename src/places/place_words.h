@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 /* Appends to a text with capacity `room` bytes; truncates the excess. */
-void lhi_words_add(char *text, size_t room, const char *format, ...)
+void lhi_text_append_limited(char *text, size_t room, const char *format, ...)
     LHI_PRINTF(3, 4);
 
-enum { LHI_TIME_WORDS = 32 };
+enum { LHI_TIME_FORMAT_SIZE = 32 };
 /* Formats a time, as in "404 ms"; returns `text`. */
-const char *lhi_time_words(int64_t ns, char *text);
+const char *lhi_time_format(int64_t ns, char *text);
 /* Formats a count, as in "10 iterations", with the same capacity; returns
  * `text`. */
-const char *lhi_iteration_words(double n, char *text);
+const char *lhi_iterations_format(double n, char *text);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* --- construction --------------------------------------------------------- */
 
-static bool links_are_alike(const lh_pipeline *p)
+static bool links_are_equal(const lh_pipeline *p)
 {
     for (uint32_t i = 1; i < p->n_links; i++)
         if (p->links[i].latency_ns != p->links[0].latency_ns ||
@@ -20,7 +20,7 @@ static bool links_are_alike(const lh_pipeline *p)
     return true;
 }
 
-static bool devices_are_alike(const lh_pipeline *p)
+static bool devices_are_equal(const lh_pipeline *p)
 {
     for (uint32_t d = 1; d < p->n_devices; d++)
         if (lh_pipeline_memory_limit(p, d) != lh_pipeline_memory_limit(p, 0))
@@ -77,7 +77,7 @@ static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
     }
     d.links = links;
     d.n_links = n;
-    lh_status status = lhi_pipeline_remake(p, &d, out, err);
+    lh_status status = lhi_pipeline_rebuild(p, &d, out, err);
     free(links);
     return status;
 }
@@ -90,7 +90,7 @@ static double in_messages(int64_t ns, int64_t transfer_ns)
     return transfer_ns > 0 ? (double)ns / (double)transfer_ns : ns > 0 ? -1 : 0;
 }
 
-static bool is_share(const double *of, uint32_t n)
+static bool are_valid_counts(const double *of, uint32_t n)
 {
     for (uint32_t i = 0; of && i < n; i++)
         if (!(of[i] >= 0) || of[i] > 1e12)
@@ -98,28 +98,28 @@ static bool is_share(const double *of, uint32_t n)
     return true;
 }
 
-static lh_status take_numbers(lh_places *s, const lh_places_options *o,
+static lh_status copy_options(lh_host_placement *s, const lh_host_placement_options *o,
                               lh_error *err)
 {
     const lh_pipeline *p = s->pipeline;
-    s->gathers = LHI_NEW(s->mem, double, p->n_chunks);
-    s->scatters = LHI_NEW(s->mem, double, p->n_chunks);
+    s->gather_messages = LHI_NEW(s->mem, double, p->n_chunks);
+    s->scatter_messages = LHI_NEW(s->mem, double, p->n_chunks);
     s->state_ns = LHI_NEW(s->mem, int64_t, p->n_devices);
     s->state_messages = LHI_NEW(s->mem, double, p->n_devices);
-    if (!s->gathers || !s->scatters || !s->state_ns || !s->state_messages)
+    if (!s->gather_messages || !s->scatter_messages || !s->state_ns || !s->state_messages)
         return lhi_fail_nomem(err);
-    if (!is_share(o->gather_messages, p->n_chunks) ||
-        !is_share(o->scatter_messages, p->n_chunks) ||
-        !is_share(o->state_messages, p->n_devices))
+    if (!are_valid_counts(o->gather_messages, p->n_chunks) ||
+        !are_valid_counts(o->scatter_messages, p->n_chunks) ||
+        !are_valid_counts(o->state_messages, p->n_devices))
         return lhi_fail(err, LH_EINVAL,
-                        "lh_places_options: messages have to be numbers from 0 "
+                        "lh_host_placement_options: messages have to be numbers from 0 "
                         "on");
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *k = &p->chunks[c];
-        s->gathers[c] = o->gather_messages
+        s->gather_messages[c] = o->gather_messages
                             ? o->gather_messages[c]
                             : in_messages(k->all_gather_ns, s->transfer_ns);
-        s->scatters[c] = o->scatter_messages ? o->scatter_messages[c]
+        s->scatter_messages[c] = o->scatter_messages ? o->scatter_messages[c]
                                              : in_messages(k->reduce_scatter_ns,
                                                            s->transfer_ns);
     }
@@ -127,7 +127,7 @@ static lh_status take_numbers(lh_places *s, const lh_places_options *o,
         s->state_ns[d] = o->state_ns ? o->state_ns[d] : 0;
         if (s->state_ns[d] < 0 || s->state_ns[d] > INT64_MAX / 4096)
             return lhi_fail(err, LH_EINVAL,
-                            "lh_places_options: state_ns of device %" PRIu32
+                            "lh_host_placement_options: state_ns of device %" PRIu32
                             " is %" PRId64,
                             d, s->state_ns[d]);
         s->state_messages[d] =
@@ -137,31 +137,31 @@ static lh_status take_numbers(lh_places *s, const lh_places_options *o,
     return LH_OK;
 }
 
-static lh_status set_up(lh_places *s, const lh_pipeline *pipeline,
-                        const lh_places_options *o, lh_error *err)
+static lh_status set_up(lh_host_placement *s, const lh_pipeline *pipeline,
+                        const lh_host_placement_options *o, lh_error *err)
 {
     s->n_replicas = o->n_replicas ? o->n_replicas : 1;
     s->n_devices = pipeline->n_devices;
     LHI_TRY(check_pipeline(pipeline, s->n_replicas, err));
     s->n_hosts = s->n_replicas * s->n_devices;
     LHI_TRY(add_links(pipeline, &s->pipeline, err));
-    bool links = links_are_alike(s->pipeline);
-    s->alike = links && devices_are_alike(pipeline);
+    bool links = links_are_equal(s->pipeline);
+    s->hosts_are_equivalent = links && devices_are_equal(pipeline);
     if (links && s->pipeline->n_links > 0) {
         s->latency_ns = s->pipeline->links[0].latency_ns;
         s->transfer_ns = s->pipeline->links[0].transfer_ns;
     }
-    return take_numbers(s, o, err);
+    return copy_options(s, o, err);
 }
 
-lh_status lh_places_make(const lh_pipeline *pipeline,
-                         const lh_places_options *options, lh_places **out,
+lh_status lh_host_placement_make(const lh_pipeline *pipeline,
+                         const lh_host_placement_options *options, lh_host_placement **out,
                          lh_error *err)
 {
-    lh_places_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_places_options, &o, options, err));
+    lh_host_placement_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_host_placement_options, &o, options, err));
     lhi_arena *mem = lhi_arena_make(0);
-    lh_places *s = mem ? LHI_NEW(mem, lh_places, 1) : NULL;
+    lh_host_placement *s = mem ? LHI_NEW(mem, lh_host_placement, 1) : NULL;
     if (!s) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
@@ -169,19 +169,19 @@ lh_status lh_places_make(const lh_pipeline *pipeline,
     s->mem = mem;
     lh_status status = set_up(s, pipeline, &o, err);
     if (status != LH_OK)
-        lh_places_free(s);
+        lh_host_placement_free(s);
     else
         *out = s;
     return status;
 }
 
-lh_status lhi_places_paced(const lh_places *places, const lh_pipeline *measured,
-                           lh_places **out, lh_error *err)
+lh_status lhi_host_placement_with_times(const lh_host_placement *places, const lh_pipeline *measured,
+                           lh_host_placement **out, lh_error *err)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     LHI_TRY(lh_pipeline_describe(places->pipeline, &d, err));
     lhi_arena *mem = lhi_arena_make(0);
-    lh_places *s = mem ? LHI_NEW(mem, lh_places, 1) : NULL;
+    lh_host_placement *s = mem ? LHI_NEW(mem, lh_host_placement, 1) : NULL;
     lh_chunk *chunks = mem ? LHI_NEW(mem, lh_chunk, d.n_chunks) : NULL;
     if (!s || !chunks) {
         lhi_arena_free(mem);
@@ -198,15 +198,15 @@ lh_status lhi_places_paced(const lh_places *places, const lh_pipeline *measured,
     s->mem = mem;
     s->pipeline = NULL;
     lh_status status =
-        lhi_pipeline_remake(places->pipeline, &d, &s->pipeline, err);
+        lhi_pipeline_rebuild(places->pipeline, &d, &s->pipeline, err);
     if (status != LH_OK)
-        lh_places_free(s);
+        lh_host_placement_free(s);
     else
         *out = s;
     return status;
 }
 
-void lh_places_free(lh_places *places)
+void lh_host_placement_free(lh_host_placement *places)
 {
     if (!places)
         return;
@@ -214,12 +214,12 @@ void lh_places_free(lh_places *places)
     lhi_arena_free(places->mem);
 }
 
-uint32_t lh_places_n_hosts(const lh_places *places)
+uint32_t lh_host_placement_n_hosts(const lh_host_placement *places)
 {
     return places->n_hosts;
 }
 
-lh_link lh_places_usual(const lh_places *places, uint32_t from, uint32_t to)
+lh_link lh_host_placement_nominal_link(const lh_host_placement *places, uint32_t from, uint32_t to)
 {
     const lh_pipeline *p = places->pipeline;
     uint32_t a = from % places->n_devices, b = to % places->n_devices;
@@ -239,7 +239,7 @@ lh_link lh_places_usual(const lh_places *places, uint32_t from, uint32_t to)
 
 /* Adds times; saturates at a value beyond a pipeline's limits, whose check then
  * reports the error. */
-static int64_t sum_of(int64_t a, int64_t b)
+static int64_t add_times(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
 }
@@ -250,71 +250,71 @@ static int64_t times(int64_t ns, double factor)
     return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
 }
 
-static lh_status take_links(const lh_hosts_now *now, lhi_slow *s, lh_error *err)
+static lh_status fill_links(const lh_host_slowdowns *now, lhi_host_slowdown_tables *s, lh_error *err)
 {
     for (uint32_t i = 0; i < now->n_links; i++) {
-        const lh_host_link *l = &now->links[i];
+        const lh_host_link_delay *l = &now->links[i];
         if (l->from >= s->n_hosts || l->to >= s->n_hosts || l->from == l->to)
             return lhi_fail(err, LH_EINVAL,
-                            "lh_hosts_now: no link leads from host %" PRIu32
+                            "lh_host_slowdowns: no link leads from host %" PRIu32
                             " to %" PRIu32 " of %" PRIu32,
                             l->from, l->to, s->n_hosts);
         if (l->latency_ns < 0 || l->transfer_ns < 0 ||
             l->latency_ns > INT64_MAX / 4 || l->transfer_ns > INT64_MAX / 4)
             return lhi_fail(err, LH_EINVAL,
-                            "lh_hosts_now: the times of link %" PRIu32
+                            "lh_host_slowdowns: the times of link %" PRIu32
                             " are out of range",
                             i);
-        lhi_extra *x = &s->links[(size_t)l->from * s->n_hosts + l->to];
-        x->latency_ns = sum_of(x->latency_ns, l->latency_ns);
-        x->transfer_ns = sum_of(x->transfer_ns, l->transfer_ns);
+        lhi_additional_time *x = &s->links[(size_t)l->from * s->n_hosts + l->to];
+        x->latency_ns = add_times(x->latency_ns, l->latency_ns);
+        x->transfer_ns = add_times(x->transfer_ns, l->transfer_ns);
     }
     return LH_OK;
 }
 
-lh_status lhi_slow_take(const lh_places *places, const lh_hosts_now *given,
-                        lhi_arena *mem, lhi_slow *out, lh_error *err)
+lh_status lhi_host_slowdowns_check(const lh_host_placement *places, const lh_host_slowdowns *given,
+                        lhi_arena *mem, lhi_host_slowdown_tables *out, lh_error *err)
 {
-    lh_hosts_now now;
+    lh_host_slowdowns now;
     uint32_t n = places->n_hosts;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_hosts_now, &now, given, err));
-    lhi_slow s = {n, LHI_NEW(mem, lhi_extra, (size_t)n * n),
+    LHI_TRY(LHI_OPTIONS_COPY(lh_host_slowdowns, &now, given, err));
+    lhi_host_slowdown_tables s = {n, LHI_NEW(mem, lhi_additional_time, (size_t)n * n),
                   LHI_NEW(mem, double, n)};
-    if (!s.links || !s.slower)
+    if (!s.links || !s.pass_factors)
         return lhi_fail_nomem(err);
     for (uint32_t h = 0; h < n; h++) {
-        s.slower[h] = now.slower ? now.slower[h] : 1;
-        if (!(s.slower[h] >= 1) || s.slower[h] > 1e9)
+        s.pass_factors[h] = now.pass_factors ? now.pass_factors[h] : 1;
+        if (!(s.pass_factors[h] >= 1) || s.pass_factors[h] > 1e9)
             return lhi_fail(err, LH_EINVAL,
-                            "lh_hosts_now: host %" PRIu32
+                            "lh_host_slowdowns: host %" PRIu32
                             " is slower by %g; it has to be 1 or more",
-                            h, s.slower[h]);
+                            h, s.pass_factors[h]);
     }
-    LHI_TRY(take_links(&now, &s, err));
+    LHI_TRY(fill_links(&now, &s, err));
     *out = s;
     return LH_OK;
 }
 
 /* --- views ---------------------------------------------------------------- */
 
-size_t lhi_view_bytes(const lh_places *s)
+size_t lhi_placement_view_bytes(const lh_host_placement *s)
 {
-    return (s->pipeline->n_links + (size_t)s->n_devices) * sizeof(lhi_extra) +
+    return (s->pipeline->n_links + (size_t)s->n_devices) * sizeof(lhi_additional_time) +
            s->n_devices * sizeof(double);
 }
 
-bool lhi_view_make(const lh_places *s, lhi_arena *mem, lhi_view *out)
+bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem, lhi_placement_view *out)
 {
-    char *room = LHI_NEW(mem, char, lhi_view_bytes(s));
+    char *room = LHI_NEW(mem, char, lhi_placement_view_bytes(s));
     if (!room)
         return false;
-    out->links = (lhi_extra *)(void *)room;
+    out->links = (lhi_additional_time *)(void *)room;
     out->rings = out->links + s->pipeline->n_links;
-    out->slower = (double *)(void *)(out->rings + s->n_devices);
+    out->pass_factors = (double *)(void *)(out->rings + s->n_devices);
     return true;
 }
 
-static void take_more(lhi_extra *most, lhi_extra x)
+static void raise_to(lhi_additional_time *most, lhi_additional_time x)
 {
     if (x.latency_ns > most->latency_ns)
         most->latency_ns = x.latency_ns;
@@ -322,39 +322,39 @@ static void take_more(lhi_extra *most, lhi_extra x)
         most->transfer_ns = x.transfer_ns;
 }
 
-void lhi_view_fill(const lh_places *s, const lhi_slow *slow,
-                   const uint32_t *hosts, lhi_view *view)
+void lhi_placement_view_fill(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
+                   const uint32_t *hosts, lhi_placement_view *view)
 {
     const lh_pipeline *p = s->pipeline;
-    memset(view->links, 0, lhi_view_bytes(s));
+    memset(view->links, 0, lhi_placement_view_bytes(s));
     for (uint32_t r = 0; r < s->n_replicas; r++) {
         const uint32_t *own = hosts + (size_t)r * s->n_devices;
         const uint32_t *next =
             hosts + (size_t)((r + 1) % s->n_replicas) * s->n_devices;
         for (uint32_t i = 0; i < p->n_links; i++)
-            take_more(&view->links[i],
-                      lhi_slow_link(slow, own[p->links[i].from],
+            raise_to(&view->links[i],
+                      lhi_host_slowdowns_link(slow, own[p->links[i].from],
                                     own[p->links[i].to]));
         for (uint32_t d = 0; d < s->n_devices; d++) {
             if (s->n_replicas > 1)
-                take_more(&view->rings[d],
-                          lhi_slow_link(slow, own[d], next[d]));
-            if (slow->slower[own[d]] > view->slower[d])
-                view->slower[d] = slow->slower[own[d]];
+                raise_to(&view->rings[d],
+                          lhi_host_slowdowns_link(slow, own[d], next[d]));
+            if (slow->pass_factors[own[d]] > view->pass_factors[d])
+                view->pass_factors[d] = slow->pass_factors[own[d]];
         }
     }
 }
 
 /* Prolongs a chunk's data-parallel communication. A ring takes n_replicas - 1
  * steps, each as long as its slowest link. */
-static lh_status slow_data(const lh_places *s, uint32_t c, lhi_extra ring,
+static lh_status slow_data(const lh_host_placement *s, uint32_t c, lhi_additional_time ring,
                            lh_chunk *k, lh_error *err)
 {
     bool is_there = k->all_gather_ns > 0 || k->reduce_scatter_ns > 0 ||
-                    s->gathers[c] > 0 || s->scatters[c] > 0;
+                    s->gather_messages[c] > 0 || s->scatter_messages[c] > 0;
     if (!is_there || s->n_replicas < 2)
         return LH_OK;
-    if (ring.transfer_ns > 0 && (s->gathers[c] < 0 || s->scatters[c] < 0))
+    if (ring.transfer_ns > 0 && (s->gather_messages[c] < 0 || s->scatter_messages[c] < 0))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "hosts' places: how many messages the data-parallel "
                         "communication of chunk %" PRIu32
@@ -364,21 +364,21 @@ static lh_status slow_data(const lh_places *s, uint32_t c, lhi_extra ring,
                         c);
     if (ring.transfer_ns > 0) {
         k->all_gather_ns =
-            sum_of(k->all_gather_ns, times(ring.transfer_ns, s->gathers[c]));
-        k->reduce_scatter_ns = sum_of(k->reduce_scatter_ns,
-                                      times(ring.transfer_ns, s->scatters[c]));
+            add_times(k->all_gather_ns, times(ring.transfer_ns, s->gather_messages[c]));
+        k->reduce_scatter_ns = add_times(k->reduce_scatter_ns,
+                                      times(ring.transfer_ns, s->scatter_messages[c]));
     }
     k->dp_latency_ns =
-        sum_of(k->dp_latency_ns, times(ring.latency_ns, s->n_replicas - 1));
+        add_times(k->dp_latency_ns, times(ring.latency_ns, s->n_replicas - 1));
     return LH_OK;
 }
 
-static lh_status slow_chunks(const lh_places *s, const lhi_view *view,
+static lh_status slow_chunks(const lh_host_placement *s, const lhi_placement_view *view,
                              lh_chunk *chunks, lh_error *err)
 {
     for (uint32_t c = 0; c < s->pipeline->n_chunks; c++) {
         lh_chunk *k = &chunks[c];
-        double slower = view->slower[k->device];
+        double slower = view->pass_factors[k->device];
         k->f_ns = times(k->f_ns, slower);
         k->d_ns = times(k->d_ns, slower);
         k->w_ns = times(k->w_ns, slower);
@@ -387,7 +387,7 @@ static lh_status slow_chunks(const lh_places *s, const lhi_view *view,
     return LH_OK;
 }
 
-lh_status lhi_view_pipeline(const lh_places *s, const lhi_view *view,
+lh_status lhi_placement_view_pipeline(const lh_host_placement *s, const lhi_placement_view *view,
                             lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc d = {.size = sizeof d};
@@ -400,16 +400,16 @@ lh_status lhi_view_pipeline(const lh_places *s, const lhi_view *view,
         for (uint32_t i = 0; i < d.n_links; i++) {
             links[i] = d.links[i];
             links[i].latency_ns =
-                sum_of(links[i].latency_ns, view->links[i].latency_ns);
+                add_times(links[i].latency_ns, view->links[i].latency_ns);
             links[i].transfer_ns =
-                sum_of(links[i].transfer_ns, view->links[i].transfer_ns);
+                add_times(links[i].transfer_ns, view->links[i].transfer_ns);
         }
         status = slow_chunks(s, view, chunks, err);
     }
     if (status == LH_OK) {
         d.links = links;
         d.chunks = chunks;
-        status = lhi_pipeline_remake(s->pipeline, &d, out, err);
+        status = lhi_pipeline_rebuild(s->pipeline, &d, out, err);
     }
     free(links);
     free(chunks);
@@ -418,7 +418,7 @@ lh_status lhi_view_pipeline(const lh_places *s, const lhi_view *view,
 
 /* --- hosts ---------------------------------------------------------------- */
 
-static lh_status check_hosts(const lh_places *s, const uint32_t *hosts,
+static lh_status check_hosts(const lh_host_placement *s, const uint32_t *hosts,
                              lhi_arena *mem, lh_error *err)
 {
     bool *seen = LHI_NEW(mem, bool, s->n_hosts);
@@ -431,7 +431,7 @@ static lh_status check_hosts(const lh_places *s, const uint32_t *hosts,
                             " is none, or has two places",
                             hosts[i]);
         seen[hosts[i]] = true;
-        if (!lhi_host_fits(s, hosts[i], i))
+        if (!lhi_host_placement_can_host(s, hosts[i], i))
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "hosts' places: host %" PRIu32
                             " would have a place of device %" PRIu32
@@ -441,7 +441,7 @@ static lh_status check_hosts(const lh_places *s, const uint32_t *hosts,
     return LH_OK;
 }
 
-lh_status lhi_hosts_take(const lh_places *s, const uint32_t *given,
+lh_status lhi_host_placement_copy_hosts(const lh_host_placement *s, const uint32_t *given,
                          lhi_arena *mem, uint32_t **out, lh_error *err)
 {
     uint32_t *hosts = LHI_NEW(mem, uint32_t, s->n_hosts);
@@ -454,24 +454,24 @@ lh_status lhi_hosts_take(const lh_places *s, const uint32_t *given,
     return LH_OK;
 }
 
-lh_status lh_places_pipeline(const lh_places *places, const lh_hosts_now *now,
+lh_status lh_host_placement_pipeline(const lh_host_placement *places, const lh_host_slowdowns *now,
                              const uint32_t *hosts, lh_pipeline **out,
                              lh_error *err)
 {
-    lhi_slow slow;
-    lhi_view view;
+    lhi_host_slowdown_tables slow;
+    lhi_placement_view view;
     uint32_t *own;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_slow_take(places, now, mem, &slow, err);
+    lh_status status = lhi_host_slowdowns_check(places, now, mem, &slow, err);
     if (status == LH_OK)
-        status = lhi_hosts_take(places, hosts, mem, &own, err);
-    if (status == LH_OK && !lhi_view_make(places, mem, &view))
+        status = lhi_host_placement_copy_hosts(places, hosts, mem, &own, err);
+    if (status == LH_OK && !lhi_placement_view_make(places, mem, &view))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
-        lhi_view_fill(places, &slow, own, &view);
-        status = lhi_view_pipeline(places, &view, out, err);
+        lhi_placement_view_fill(places, &slow, own, &view);
+        status = lhi_placement_view_pipeline(places, &view, out, err);
     }
     lhi_arena_free(mem);
     return status;

@@ -37,7 +37,7 @@ const char *lh_choice_status_name(lh_choice_status status)
 
 const char *const lhi_plan_by_names[] = {"mean", "p95", NULL};
 
-const char *lh_plan_by_name(lh_plan_by by)
+const char *lh_plan_statistic_name(lh_plan_statistic by)
 {
     return (unsigned)by < 2 ? lhi_plan_by_names[by] : "unknown";
 }
@@ -84,10 +84,10 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     lh_job *priced = LHI_NEW(plan->mem, lh_job, 1);
     if (!priced)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_money_job(job, options, plan->mem, priced, err));
+    LHI_TRY(lhi_pricing_override_job(job, options, plan->mem, priced, err));
     if (options->target != LH_TARGET_ANY)
         priced->target = options->target;
-    lhi_framework_of_target(priced);
+    lhi_framework_apply_target(priced);
     LHI_TRY(lh_job_format(priced, &text, &len, err));
     lh_status status =
         lh_job_parse(text, len, job->name, NULL, &plan->job, err);
@@ -107,22 +107,22 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
 }
 
 /* Chooses the plan under jitter, within the search's time limit. */
-static lh_status harden(const lh_plan_options *options, lhi_plan *plan,
+static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
                         lh_error *err)
 {
     lhi_deadline end;
-    const lh_plan_options in_time = lhi_options_until(
-        options, lhi_search_until(options, lhi_processor_s(), 1), &end);
-    return lhi_plan_harden(plan->job, &in_time, plan->mem, &plan->plan, err);
+    const lh_plan_options in_time = lhi_options_with_deadline(
+        options, lhi_compute_search_deadline(options, lhi_read_processor_seconds(), 1), &end);
+    return lhi_plan_choose_robust(plan->job, &in_time, plan->mem, &plan->plan, err);
 }
 
 /* Lists the job's values outside the search space. */
-static lh_status find_beyond(lhi_plan *plan, lh_error *err)
+static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
 {
     lhi_space space;
     lh_status status = lhi_space_init(plan->job, plan->mem, &space, err);
     if (status == LH_OK)
-        status = lhi_space_beyond(&space, plan->mem, &plan->plan.beyond, err);
+        status = lhi_space_list_outside_values(&space, plan->mem, &plan->plan.outside_search_space, err);
     lhi_space_fini(&space);
     return status;
 }
@@ -131,25 +131,25 @@ static lh_status find_beyond(lhi_plan *plan, lh_error *err)
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
-    lhi_unseen unseen = {0};
+    lhi_unexplored unseen = {0};
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
     lh_status status =
-        lhi_plan_find(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
+        lhi_plan_search_and_refine(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
     if (status == LH_OK && options->jitter)
-        status = harden(options, plan, err);
+        status = choose_robust(options, plan, err);
     if (status == LH_OK)
         status =
-            lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);
+            lhi_plan_explain_time(plan->job, options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_memory(plan->job, plan->mem, &plan->plan, err);
+        status = lhi_plan_explain_memory(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = find_beyond(plan, err);
+        status = find_outside_values(plan, err);
     if (status == LH_OK)
-        status = lhi_plan_runners(plan->job, options, plan->mem, &unseen,
+        status = lhi_plan_find_alternatives(plan->job, options, plan->mem, &unseen,
                                   &plan->plan, err);
-    lhi_unseen_fini(&unseen);
+    lhi_unexplored_fini(&unseen);
     if (plan->plan.n_alternatives > top)
         plan->plan.n_alternatives = top;
     return status;
@@ -159,19 +159,19 @@ static lh_status check_target(const lh_job *job, lh_error *err)
 {
     lh_status status = lhi_target_check_job(job->target, job, err);
     if (status != LH_OK)
-        lhi_wrap(err, "%s: layout.framework", job->name);
+        lhi_fail_add_context(err, "%s: layout.framework", job->name);
     return status;
 }
 
 /* Evaluates the plan, and finds the best ones, with other links. */
-static lh_status try_links(const lh_plan_options *options, lhi_plan *plan,
+static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
     lhi_found_plans known = {0};
     lh_status status =
-        lhi_plan_answer(options, plan->mem, &known, &plan->plan, err);
+        lhi_plan_answer_whatif(options, plan->mem, &known, &plan->plan, err);
     if (status == LH_OK && options->sensitivity)
-        status = lhi_plan_flips(options, plan->mem, &known, &plan->plan, err);
+        status = lhi_plan_find_break_even(options, plan->mem, &known, &plan->plan, err);
     lhi_found_plans_fini(&known);
     return status;
 }
@@ -186,7 +186,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
     lh_status status = find_plan(options, plan, err);
     if (status == LH_OK)
-        status = lhi_plan_advise(plan->job, plan->mem, &plan->plan, err);
+        status = lhi_plan_advise_links(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->curves)
         status =
             lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
@@ -196,14 +196,14 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_plan_without_target(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_unmeasured(options, plan->mem, &plan->plan, err);
+        status = lhi_plan_compare_measured(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = try_links(options, plan, err);
+        status = evaluate_links(options, plan, err);
     if (status == LH_OK)
-        status = lhi_money_fill(plan->mem, &plan->plan, err);
-    if (status == LH_OK && options->front)
+        status = lhi_pricing_fill_plan(plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->pareto_front)
         status =
-            lhi_front_finish(options->front_times, plan->mem, &plan->plan, err);
+            lhi_pareto_front_finish(options->pareto_max_slowdown, plan->mem, &plan->plan, err);
     return status;
 }
 
@@ -212,9 +212,9 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
 {
     lh_plan_options checked;
     lh_jitter jitter;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_plan_options, &checked, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_plan_options, &checked, options, err));
     if (checked.jitter) {
-        LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &jitter, checked.jitter, err));
+        LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &jitter, checked.jitter, err));
         LHI_TRY(lhi_plan_check_jitter(&jitter, err));
         checked.jitter = &jitter;
     }
@@ -222,14 +222,14 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         return lhi_fail(err, LH_EINVAL, "lh_plan_options.seconds is %g",
                         checked.seconds);
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
-        (checked.jitter || checked.front || checked.goal != LH_PLAN_FASTEST))
+        (checked.jitter || checked.pareto_front || checked.objective != LH_PLAN_FASTEST))
         return lhi_fail(err, LH_EINVAL,
                         "layouts are drawn for the fastest alone: "
                         "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
                         "or other objective");
-    if (checked.elastic_published &&
-        (checked.jitter || checked.front || checked.quick ||
-         checked.goal != LH_PLAN_FASTEST || checked.n_questions ||
+    if (checked.elastic_as_published &&
+        (checked.jitter || checked.pareto_front || checked.quick ||
+         checked.objective != LH_PLAN_FASTEST || checked.n_questions ||
          checked.sensitivity || checked.curves ||
          checked.partition == LH_PARTITION_MONTE_CARLO))
         return lhi_fail(
@@ -237,11 +237,11 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
             "lh_plan_options.elastic_published goes with no jitter, "
             "front, quick search, questions, curves, other objective or drawn "
             "layouts");
-    if (!(checked.front_times == 0 ||
-          (checked.front_times >= 1 && checked.front_times <= DBL_MAX)))
+    if (!(checked.pareto_max_slowdown == 0 ||
+          (checked.pareto_max_slowdown >= 1 && checked.pareto_max_slowdown <= DBL_MAX)))
         return lhi_fail(err, LH_EINVAL,
                         "lh_plan_options.front_times is %g: 1 or more, or 0",
-                        checked.front_times);
+                        checked.pareto_max_slowdown);
     if (job->layout.chunk_layers &&
         (checked.partition == LH_PARTITION_EXACT ||
          checked.partition == LH_PARTITION_MONTE_CARLO))
@@ -278,9 +278,9 @@ void lh_plan_free(lh_plan *plan)
     lhi_arena_free(whole->mem);
 }
 
-const char *lh_target_shown(lh_target target)
+const char *lh_target_display_name(lh_target target)
 {
-    return lhi_target_shown(target);
+    return lhi_target_display_name(target);
 }
 
 const char *lh_target_version(lh_target target)

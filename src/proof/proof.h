@@ -35,7 +35,7 @@ enum { LHI_HASH_TEXT = 32 };
 lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
                             lh_error *err);
 
-extern const lhi_table lhi_certificate_table; /* fields of lh_certificate */
+extern const lhi_schema lhi_certificate_table; /* fields of lh_certificate */
 extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
 
 #endif

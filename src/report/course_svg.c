@@ -16,22 +16,22 @@ enum {
     MARGIN_TOP = 62, /* series, event and schedule names */
     MARGIN_BOTTOM = 38,
     PLOT_HEIGHT = 220,
-    LETTER = 7, /* character width, px */
-    MOST_SERIES = 6,
-    MOST_TICKS = 6,
-    MOST_POINTS = 4000 /* points per line drawn individually */
+    LETTER_WIDTH = 7, /* character width, px */
+    MAX_SERIES = 6,
+    MAX_TICKS = 6,
+    MAX_POINTS = 4000 /* points per line drawn individually */
 };
 
 #define LINE "fill=\"none\" stroke=\"currentColor\""
 
 /* Colours in report.css for light pages; a page overrides them. */
-static const char *const colors[MOST_SERIES] = {
+static const char *const colors[MAX_SERIES] = {
     "#0096f0", "#c38769", "#2d964b", "#781e69", "#96964b", "#d27896"};
 
 /* Drawing state. */
 typedef struct drawing {
     lhi_text out;
-    const lh_report_course *c;
+    const lh_report_iterations *c;
     int32_t plot; /* plot width */
     double most;  /* iterations per unit at the top */
     double unit_ns;
@@ -91,7 +91,7 @@ static void find_scale(drawing *d)
 static void add_attribute(drawing *d, const char *name, int64_t hundredths)
 {
     lhi_text_printf(&d->out, " %s=\"", name);
-    lhi_add_hundredths(&d->out, hundredths);
+    lhi_svg_add_hundredths(&d->out, hundredths);
     lhi_text_puts(&d->out, "\"");
 }
 
@@ -102,7 +102,7 @@ static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
     add_attribute(d, "x", x);
     add_attribute(d, "y", y);
     lhi_text_printf(&d->out, " text-anchor=\"%s\">", anchor);
-    lhi_add_markup(&d->out, text);
+    lhi_report_add_markup(&d->out, text);
     lhi_text_puts(&d->out, "</text>\n");
 }
 
@@ -111,7 +111,7 @@ static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
 static double tick_of(double most)
 {
     double tick = 1;
-    for (int i = 0; most / tick > MOST_TICKS; i++)
+    for (int i = 0; most / tick > MAX_TICKS; i++)
         tick *= i % 3 == 1 ? 2.5 : 2;
     return tick;
 }
@@ -123,9 +123,9 @@ static void add_axes(drawing *d)
     for (double v = 0; v <= d->most; v += tick) {
         int64_t y = y_at(d, v);
         lhi_text_puts(&d->out, "<path " LINE " opacity=\".25\" d=\"M");
-        lhi_add_hundredths(&d->out, MARGIN_LEFT * 100);
+        lhi_svg_add_hundredths(&d->out, MARGIN_LEFT * 100);
         lhi_text_puts(&d->out, " ");
-        lhi_add_hundredths(&d->out, y);
+        lhi_svg_add_hundredths(&d->out, y);
         lhi_text_printf(&d->out, "h%" PRId32 "\"/>\n", d->plot);
         snprintf(text, sizeof text, "%.0f", v);
         add_text(d, (MARGIN_LEFT - 6) * 100, y + 400, "end", text);
@@ -150,7 +150,7 @@ static bool has_place(const char *name, int64_t from, int64_t *free)
 {
     if (from < *free)
         return false;
-    *free = from + (int64_t)strlen(name) * LETTER * 100 + 400;
+    *free = from + (int64_t)strlen(name) * LETTER_WIDTH * 100 + 400;
     return true;
 }
 
@@ -166,7 +166,7 @@ static void add_spans(drawing *d)
         add_attribute(d, "y", MARGIN_TOP * 100);
         add_attribute(d, "height", PLOT_HEIGHT * 100);
         lhi_text_puts(&d->out, "><title>slow: ");
-        lhi_add_markup(&d->out, s->name);
+        lhi_report_add_markup(&d->out, s->name);
         lhi_text_puts(&d->out, "</title></rect>\n");
         if (has_place(s->name, x, &free))
             add_text(d, x, (MARGIN_TOP - 20) * 100, "start", s->name);
@@ -178,12 +178,12 @@ static void add_marks(drawing *d)
     int64_t free = 0;
     for (uint32_t i = 0; i < d->c->n_marks; i++) {
         const lh_report_mark *m = &d->c->marks[i];
-        int64_t x = x_at(d, m->at);
+        int64_t x = x_at(d, m->step);
         lhi_text_puts(&d->out, "<path " LINE " stroke-dasharray=\"4 3\" d=\"M");
-        lhi_add_hundredths(&d->out, x);
+        lhi_svg_add_hundredths(&d->out, x);
         lhi_text_printf(&d->out, " %dv%d\"><title>", MARGIN_TOP - 4,
                         PLOT_HEIGHT + 4);
-        lhi_add_markup(&d->out, m->name);
+        lhi_report_add_markup(&d->out, m->name);
         lhi_text_puts(&d->out, "</title></path>\n");
         if (has_place(m->name, x, &free))
             add_text(d, x, (MARGIN_TOP - 7) * 100, "start", m->name);
@@ -193,9 +193,9 @@ static void add_marks(drawing *d)
 static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
 {
     lhi_text_puts(&d->out, *is_on ? "L" : "M");
-    lhi_add_hundredths(&d->out, x);
+    lhi_svg_add_hundredths(&d->out, x);
     lhi_text_puts(&d->out, " ");
-    lhi_add_hundredths(&d->out, y);
+    lhi_svg_add_hundredths(&d->out, y);
     *is_on = true;
 }
 
@@ -203,8 +203,8 @@ static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
  * the fastest of each. */
 static void add_line(drawing *d, uint32_t s)
 {
-    const lh_report_course *c = d->c;
-    const uint32_t each = (c->n_iterations + MOST_POINTS - 1) / MOST_POINTS;
+    const lh_report_iterations *c = d->c;
+    const uint32_t each = (c->n_iterations + MAX_POINTS - 1) / MAX_POINTS;
     bool is_on = false;
     lhi_text_puts(&d->out, "<path fill=\"none\" ");
     add_stroke(d, s);
@@ -237,21 +237,21 @@ static void add_names(drawing *d)
         lhi_text_puts(&d->out, "<path fill=\"none\" ");
         add_stroke(d, s);
         lhi_text_puts(&d->out, " stroke-width=\"2\" d=\"M");
-        lhi_add_hundredths(&d->out, x);
+        lhi_svg_add_hundredths(&d->out, x);
         lhi_text_puts(&d->out, " 12h18\"/>\n");
         add_text(d, x + 2400, 1600, "start", d->c->series[s]);
-        x += 4400 + (int64_t)strlen(d->c->series[s]) * LETTER * 100;
+        x += 4400 + (int64_t)strlen(d->c->series[s]) * LETTER_WIDTH * 100;
     }
 }
 
-lh_status lhi_take_course(const lh_report_course *given, lh_report_course *c,
+lh_status lhi_report_copy_iterations(const lh_report_iterations *given, lh_report_iterations *c,
                           lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_course, c, given, err));
-    if (c->n_iterations == 0 || c->n_series == 0 || c->n_series > MOST_SERIES)
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_iterations, c, given, err));
+    if (c->n_iterations == 0 || c->n_series == 0 || c->n_series > MAX_SERIES)
         return lhi_fail(err, LH_EINVAL,
                         "a course has iterations and 1 to %d series of times",
-                        MOST_SERIES);
+                        MAX_SERIES);
     bool any = false;
     for (size_t i = 0; i < (size_t)c->n_series * c->n_iterations; i++)
         any = any || c->ns[i] > 0;
@@ -264,7 +264,7 @@ lh_status lhi_take_course(const lh_report_course *given, lh_report_course *c,
     return LH_OK;
 }
 
-lh_status lhi_course_picture(const lh_report_course *c, uint32_t width,
+lh_status lhi_report_draw_iterations(const lh_report_iterations *c, uint32_t width,
                              bool in_page, lhi_text *out, lh_error *err)
 {
     drawing d = {.c = c,
@@ -283,7 +283,7 @@ lh_status lhi_course_picture(const lh_report_course *c, uint32_t width,
                         height);
     lhi_text_puts(&d.out, " font-family=\"sans-serif\" font-size=\"12\" "
                           "fill=\"currentColor\">\n<title>");
-    lhi_add_markup(&d.out, c->title ? c->title : "iterations");
+    lhi_report_add_markup(&d.out, c->title ? c->title : "iterations");
     lhi_text_puts(&d.out, "</title>\n");
     add_spans(&d);
     add_axes(&d);
@@ -299,16 +299,16 @@ lh_status lhi_course_picture(const lh_report_course *c, uint32_t width,
     return out->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
-lh_status lh_report_course_svg(const lh_report_course *course,
+lh_status lh_report_iterations_svg(const lh_report_iterations *course,
                                const lh_svg_options *options, char **text,
                                size_t *len, lh_error *err)
 {
-    lh_report_course c;
+    lh_report_iterations c;
     lh_svg_options o;
     lhi_text out = {0};
-    LHI_TRY(lhi_take_course(course, &c, err));
-    LHI_TRY(lhi_take_svg(options, &o, err));
-    lh_status status = lhi_course_picture(&c, o.width, false, &out, err);
+    LHI_TRY(lhi_report_copy_iterations(course, &c, err));
+    LHI_TRY(lhi_report_copy_svg_options(options, &o, err));
+    lh_status status = lhi_report_draw_iterations(&c, o.width, false, &out, err);
     if (status == LH_OK)
         status = lhi_text_take(&out, text, len, err);
     lhi_text_fini(&out);

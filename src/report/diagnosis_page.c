@@ -15,18 +15,18 @@
 #include <stdlib.h>
 
 enum {
-    MOST_ROWS = 64,       /* devices per timeline */
-    MOST_PASSES = 150000, /* in all timelines together */
-    MOST_CELLS = 4096,    /* per heat map */
-    MOST_STEPS = 64,
+    MAX_ROWS = 64,       /* devices per timeline */
+    MAX_PASSES = 150000, /* in all timelines together */
+    MAX_CELLS = 4096,    /* per heat map */
+    MAX_STEPS = 64,
 };
 
 /* Page generator state. */
-typedef struct paging {
+typedef struct page_state {
     lhi_text *out;
     lhi_arena *arena;
     const lh_recording *recording;
-    const lhi_diagnosing *d;
+    const lhi_diagnosis_state *d;
     uint32_t n_drawn, n_heat; /* replicas in timelines and in heat maps */
     uint32_t *drawn, *heat;   /* by index */
     uint32_t n_steps;         /* displayed steps; 0: none fits */
@@ -34,7 +34,7 @@ typedef struct paging {
     uint32_t typical;         /* index in `steps`: nearest to the mean */
     int64_t longest_ns;       /* over all timelines */
     lhi_scenario own, usual;
-} paging;
+} page_state;
 
 /* --- selection ------------------------------------------------------------ */
 
@@ -70,7 +70,7 @@ static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
     return taken;
 }
 
-static lh_status choose_all_replicas(paging *p, lh_error *err)
+static lh_status choose_all_replicas(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
     uint32_t n = d->n_replicas;
@@ -82,13 +82,13 @@ static lh_status choose_all_replicas(paging *p, lh_error *err)
     for (uint32_t i = 0; i < n; i++)
         by[i] = (ranked){d->by_replica[i], i};
     lhi_sort(by, n, sizeof *by, compare_slowdowns);
-    p->n_drawn = choose_replicas(by, n, MOST_ROWS / d->n_stages, p->drawn);
-    p->n_heat = choose_replicas(by, n, MOST_CELLS / d->n_stages, p->heat);
+    p->n_drawn = choose_replicas(by, n, MAX_ROWS / d->n_stages, p->drawn);
+    p->n_heat = choose_replicas(by, n, MAX_CELLS / d->n_stages, p->heat);
     return LH_OK;
 }
 
 /* Counts the drawn replicas' passes in the step with the most. */
-static uint64_t passes_of_step(const paging *p)
+static uint64_t passes_of_step(const page_state *p)
 {
     uint64_t most = 1;
     for (uint32_t i = 0; i < p->recording->n_graphs; i++) {
@@ -103,20 +103,20 @@ static uint64_t passes_of_step(const paging *p)
 }
 
 /* Counts recommendations with a replay scenario. */
-static uint32_t n_scenarios(const paging *p)
+static uint32_t n_scenarios(const page_state *p)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->d->out.n_helps; i++)
+    for (uint32_t i = 0; i < p->d->out.n_remedies; i++)
         n += p->d->sources[i].scenario != NULL;
     return n;
 }
 
 /* Chooses all steps, or the most typical one, the slowest, and evenly spaced
  * others. */
-static lh_status choose_steps(paging *p, lh_error *err)
+static lh_status choose_steps(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
-    uint64_t fit = MOST_PASSES / passes_of_step(p), rest = 1 + n_scenarios(p);
+    uint64_t fit = MAX_PASSES / passes_of_step(p), rest = 1 + n_scenarios(p);
     uint32_t typical = 0, slowest = 0, n = d->n_steps;
     bool *shown = LHI_NEW(p->arena, bool, n);
     p->steps = LHI_NEW(p->arena, uint32_t, n);
@@ -125,7 +125,7 @@ static lh_status choose_steps(paging *p, lh_error *err)
     fit = fit > rest ? fit - rest : 0;
     if (p->recording->n_graphs > 1)
         fit /= 2; /* each graph has an idealised timeline of its own */
-    fit = fit < MOST_STEPS ? fit : MOST_STEPS;
+    fit = fit < MAX_STEPS ? fit : MAX_STEPS;
     if (fit < 2 && fit < n)
         return LH_OK;
     for (uint32_t i = 1; i < n; i++) {
@@ -152,26 +152,26 @@ static lh_status choose_steps(paging *p, lh_error *err)
 
 /* --- timelines ------------------------------------------------------------ */
 
-static lh_status add_trace(paging *p, const lh_trace *trace, const char *label,
+static lh_status add_trace(page_state *p, const lh_trace *trace, const char *label,
                            lh_error *err)
 {
     static const lh_report_analysis none = {.size = sizeof none};
     if (trace->makespan_ns > p->longest_ns)
         p->longest_ns = trace->makespan_ns;
-    return lhi_trace_to_page(p->out, trace, label, &none, err);
+    return lhi_page_add_trace(p->out, trace, label, &none, err);
 }
 
-static lh_status add_played(paging *p, uint32_t step,
+static lh_status add_replay(page_state *p, uint32_t step,
                             const lhi_scenario *scenario, const char *label,
                             lh_error *err)
 {
-    const lhi_replayed played = {.step = &p->recording->steps[step],
+    const lhi_replayed_step played = {.step = &p->recording->steps[step],
                                  .scenario = scenario,
                                  .n_replicas = p->n_drawn,
                                  .replicas = p->drawn};
     lh_trace trace;
     lhi_mark mark = lhi_arena_mark(p->arena);
-    LHI_TRY(lhi_played_trace(p->recording, &played, p->arena, &trace, err));
+    LHI_TRY(lhi_replay_trace_make(p->recording, &played, p->arena, &trace, err));
     lh_status status = add_trace(p, &trace, label, err);
     lhi_arena_rewind(p->arena, mark);
     return status;
@@ -179,7 +179,7 @@ static lh_status add_played(paging *p, uint32_t step,
 
 /* Returns the first displayed step with the same graph as step `i`; both have
  * the same idealised timeline. */
-static uint32_t first_alike(const paging *p, uint32_t i)
+static uint32_t first_with_same_graph(const page_state *p, uint32_t i)
 {
     uint32_t k = 0;
     while (p->recording->steps[p->steps[k]].graph !=
@@ -188,31 +188,31 @@ static uint32_t first_alike(const paging *p, uint32_t i)
     return k;
 }
 
-static lh_status add_ideals(paging *p, lh_error *err)
+static lh_status add_ideals(page_state *p, lh_error *err)
 {
     lhi_text_puts(p->out, ",\n\"ideals\":{");
     for (uint32_t i = 0; i < p->n_steps; i++) {
-        if (first_alike(p, i) != i)
+        if (first_with_same_graph(p, i) != i)
             continue;
         lhi_text_printf(p->out, "%s\"%" PRIu32 "\":", i ? ",\n" : "", i);
-        LHI_TRY(add_played(p, p->steps[i], &p->usual, "usual times", err));
+        LHI_TRY(add_replay(p, p->steps[i], &p->usual, "usual times", err));
     }
     lhi_text_puts(p->out, "}");
     return LH_OK;
 }
 
-static lh_status add_helps(paging *p, lh_error *err)
+static lh_status add_remedies(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
     lhi_text_puts(p->out, ",\n\"helps\":[");
-    for (uint32_t i = 0; i < d->n_helps; i++) {
-        const lhi_help_source *source = &p->d->sources[i];
+    for (uint32_t i = 0; i < d->n_remedies; i++) {
+        const lhi_remedy_source *source = &p->d->sources[i];
         lhi_text_puts(p->out, i ? ",\n" : "");
-        if (source->trace && source->trace->n_runs <= MOST_PASSES)
-            LHI_TRY(add_trace(p, source->trace, d->helps[i].what, err));
+        if (source->trace && source->trace->n_runs <= MAX_PASSES)
+            LHI_TRY(add_trace(p, source->trace, d->remedies[i].action, err));
         else if (source->scenario && p->n_steps)
-            LHI_TRY(add_played(p, p->steps[p->typical], source->scenario,
-                               d->helps[i].what, err));
+            LHI_TRY(add_replay(p, p->steps[p->typical], source->scenario,
+                               d->remedies[i].action, err));
         else
             lhi_text_puts(p->out, "null");
     }
@@ -230,20 +230,20 @@ static void add_ratio(lhi_text *out, bool first, double ratio)
 
 /* Adds the ratio of each worker's pass time in a step to its typical time, by
  * stage, for the replicas in heat maps. */
-static lh_status add_step_map(paging *p, uint32_t step, lh_error *err)
+static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
 {
     const lhi_recorded_step *s = &p->recording->steps[step];
     const lhi_op_graph *g = s->graph;
     lhi_mark mark = lhi_arena_mark(p->arena);
-    uint32_t n = lhi_n_workers(p->recording), S = p->recording->n_stages;
+    uint32_t n = lhi_recording_n_workers(p->recording), S = p->recording->n_stages;
     double *took = LHI_NEW(p->arena, double, n);
     double *usual = LHI_NEW(p->arena, double, n);
     if (!took || !usual)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < g->n_ops; i++)
         if (lhi_op_is_pass((lhi_op_type)g->op[i])) {
-            took[g->worker[i]] += (double)s->ns[i];
-            usual[g->worker[i]] += (double)p->d->usual_ns[g->op[i]];
+            took[g->worker[i]] += (double)s->duration_ns[i];
+            usual[g->worker[i]] += (double)p->d->typical_ns[g->op[i]];
         }
     for (uint32_t i = 0; i < S; i++)
         for (uint32_t k = 0; k < p->n_heat; k++) {
@@ -256,7 +256,7 @@ static lh_status add_step_map(paging *p, uint32_t step, lh_error *err)
     return LH_OK;
 }
 
-static void add_map(paging *p)
+static void add_map(page_state *p)
 {
     const lh_diagnosis *d = &p->d->out;
     for (uint32_t i = 0; i < d->n_stages; i++)
@@ -265,7 +265,7 @@ static void add_map(paging *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
-static void add_numbers(paging *p, const char *key, const uint32_t *replicas,
+static void add_numbers(page_state *p, const char *key, const uint32_t *replicas,
                         uint32_t n)
 {
     lhi_text_printf(p->out, ",\n\"%s\":[", key);
@@ -277,33 +277,33 @@ static void add_numbers(paging *p, const char *key, const uint32_t *replicas,
 
 /* --- page ----------------------------------------------------------------- */
 
-static lh_status add_steps(paging *p, lh_error *err)
+static lh_status add_steps(page_state *p, lh_error *err)
 {
     lhi_text_puts(p->out, ",\n\"steps\":[");
     for (uint32_t i = 0; i < p->n_steps; i++) {
         lhi_text_printf(
             p->out, "%s{\"index\":%" PRIu32 ",\"ideal\":%" PRIu32 ",\"map\":[",
-            i ? ",\n" : "", p->steps[i], first_alike(p, i));
+            i ? ",\n" : "", p->steps[i], first_with_same_graph(p, i));
         LHI_TRY(add_step_map(p, p->steps[i], err));
         lhi_text_puts(p->out, "],\"own\":");
-        LHI_TRY(add_played(p, p->steps[i], &p->own, "measured times", err));
+        LHI_TRY(add_replay(p, p->steps[i], &p->own, "measured times", err));
         lhi_text_puts(p->out, "}");
     }
     lhi_text_puts(p->out, "]");
     return LH_OK;
 }
 
-static lh_status add_all(paging *p, const lh_report_diagnosis *given,
+static lh_status add_all(page_state *p, const lh_report_diagnosis *given,
                          lh_error *err)
 {
-    LHI_TRY(lhi_scenario_make(p->recording, true, p->d->usual_ns, p->arena,
+    LHI_TRY(lhi_scenario_make(p->recording, true, p->d->typical_ns, p->arena,
                               &p->own, err));
-    LHI_TRY(lhi_scenario_make(p->recording, false, p->d->usual_ns, p->arena,
+    LHI_TRY(lhi_scenario_make(p->recording, false, p->d->typical_ns, p->arena,
                               &p->usual, err));
     LHI_TRY(choose_all_replicas(p, err));
     LHI_TRY(choose_steps(p, err));
     lhi_text_puts(p->out, "{\"told\":");
-    lhi_json_add(p->out, lhi_diagnosis_json(&p->d->out));
+    lhi_json_add(p->out, lhi_json_diagnosis(&p->d->out));
     lhi_text_puts(p->out, ",\n\"sentences\":[");
     for (uint32_t i = 0; i < given->n_sentences; i++) {
         lhi_text_puts(p->out, i ? ",\n" : "");
@@ -317,7 +317,7 @@ static lh_status add_all(paging *p, const lh_report_diagnosis *given,
     lhi_text_puts(p->out, "]");
     LHI_TRY(add_steps(p, err));
     LHI_TRY(add_ideals(p, err));
-    LHI_TRY(add_helps(p, err));
+    LHI_TRY(add_remedies(p, err));
     lhi_text_printf(p->out, ",\n\"typical\":%" PRIu32 ",\"longest\":%" PRId64,
                     p->typical, p->longest_ns);
     lhi_text_puts(p->out, "}");
@@ -329,18 +329,18 @@ lh_status lh_report_add_diagnosis(lh_report *report,
                                   lh_error *err)
 {
     lh_report_diagnosis given;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_diagnosis, &given, diagnosis, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_diagnosis, &given, diagnosis, err));
     if (!given.recording || !given.diagnosis)
         return lhi_fail(err, LH_EINVAL,
                         "a diagnosis and its recording must be there");
     for (uint32_t i = 0; i < given.n_sentences; i++)
-        if (!lhi_utf8_ok(given.sentences[i]))
+        if (!lhi_is_utf8(given.sentences[i]))
             return lhi_fail(err, LH_EINVAL, "a sentence is not UTF-8 text");
     lhi_text item = {0};
-    paging p = {.out = &item,
+    page_state p = {.out = &item,
                 .arena = lhi_arena_make(0),
                 .recording = given.recording,
-                .d = (const lhi_diagnosing *)given.diagnosis};
+                .d = (const lhi_diagnosis_state *)given.diagnosis};
     lh_status status = p.arena ? add_all(&p, &given, err) : lhi_fail_nomem(err);
     lhi_arena_free(p.arena);
     if (status == LH_OK && item.failed)

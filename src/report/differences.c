@@ -7,16 +7,16 @@
 
 #include <inttypes.h>
 
-enum { MOST_ROWS = 1000 };
+enum { MAX_ROWS = 1000 };
 
 static lh_status check_row(const lh_report_difference *row, uint32_t i,
                            lh_error *err)
 {
     const char *const texts[] = {row->group, row->name, row->first,
                                  row->second};
-    bool ok = lhi_utf8_ok(row->change ? row->change : "");
+    bool ok = lhi_is_utf8(row->change ? row->change : "");
     for (size_t k = 0; ok && k < sizeof texts / sizeof *texts; k++)
-        ok = texts[k] && lhi_utf8_ok(texts[k]);
+        ok = texts[k] && lhi_is_utf8(texts[k]);
     return ok ? LH_OK
               : lhi_fail(err, LH_EINVAL,
                          "rows[%" PRIu32 "]: a text is not UTF-8", i);
@@ -25,12 +25,12 @@ static lh_status check_row(const lh_report_difference *row, uint32_t i,
 static lh_status take_differences(const lh_report_differences *given,
                                   lh_report_differences *mine, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_differences, mine, given, err));
-    if (!mine->first || !mine->second || !lhi_utf8_ok(mine->first) ||
-        !lhi_utf8_ok(mine->second))
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_differences, mine, given, err));
+    if (!mine->first || !mine->second || !lhi_is_utf8(mine->first) ||
+        !lhi_is_utf8(mine->second))
         return lhi_fail(err, LH_EINVAL, "a name is not UTF-8 text");
-    if (mine->n_rows > MOST_ROWS)
-        return lhi_fail(err, LH_EINVAL, "more than %d rows", MOST_ROWS);
+    if (mine->n_rows > MAX_ROWS)
+        return lhi_fail(err, LH_EINVAL, "more than %d rows", MAX_ROWS);
     for (uint32_t i = 0; i < mine->n_rows; i++)
         LHI_TRY(check_row(&mine->rows[i], i, err));
     return LH_OK;

@@ -51,17 +51,17 @@ static lh_status check_analysis(const lh_trace *trace,
         last_ns = s->end_ns;
     }
     for (uint32_t i = 0; i < a->n_causes; i++)
-        if (!lhi_utf8_ok(a->cause_names[i]))
+        if (!lhi_is_utf8(a->cause_names[i]))
             return lhi_fail(err, LH_EINVAL,
                             "cause_names[%" PRIu32 "]: not UTF-8 text", i);
     return LH_OK;
 }
 
-lh_status lhi_take_analysis(const lh_trace *trace,
+lh_status lhi_report_copy_analysis(const lh_trace *trace,
                             const lh_report_analysis *given,
                             lh_report_analysis *mine, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_analysis, mine, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_analysis, mine, given, err));
     return check_analysis(trace, mine, err);
 }
 
@@ -70,7 +70,7 @@ lh_status lhi_take_analysis(const lh_trace *trace,
 /* Translation state. */
 typedef struct translator {
     const lh_trace *t;
-    const lhi_run_key *runs_by_pass;
+    const lhi_run_index_entry *runs_by_pass;
 } translator;
 
 static lh_report_segment translate(const translator *x, const lh_segment *s)
@@ -80,7 +80,7 @@ static lh_report_segment translate(const translator *x, const lh_segment *s)
     switch (s->kind) {
     case LH_SEGMENT_PASS:
         out.step = LH_STEP_PASS;
-        out.index = lhi_run_find(x->runs_by_pass, t->n_runs, &s->pass);
+        out.index = lhi_run_index_find(x->runs_by_pass, t->n_runs, &s->pass);
         break;
     case LH_SEGMENT_TRANSFER:
         out.step = LH_STEP_TRANSFER;
@@ -154,7 +154,7 @@ lh_status lh_report_analysis_make(const lh_trace *trace,
 {
     lhi_arena *mem = lhi_arena_make(0);
     owned_analysis *to = mem ? LHI_NEW(mem, owned_analysis, 1) : NULL;
-    lhi_run_key *index = lhi_run_index(trace->runs, trace->n_runs);
+    lhi_run_index_entry *index = lhi_run_index_build(trace->runs, trace->n_runs);
     translator x = {trace, index};
     lh_status status = LH_OK;
     if (to) {

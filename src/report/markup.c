@@ -6,10 +6,10 @@
 
 #include <inttypes.h>
 
-void lhi_add_markup(lhi_text *out, const char *text)
+void lhi_report_add_markup(lhi_text *out, const char *text)
 {
     lhi_text shown = {0};
-    lhi_text_add_shown(&shown, text, SIZE_MAX);
+    lhi_text_add_escaped(&shown, text, SIZE_MAX);
     out->failed = out->failed || shown.failed;
     for (size_t i = 0; i < shown.len; i++) {
         if (shown.data[i] == '&')
@@ -24,7 +24,7 @@ void lhi_add_markup(lhi_text *out, const char *text)
     lhi_text_fini(&shown);
 }
 
-void lhi_add_hundredths(lhi_text *out, int64_t hundredths)
+void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths)
 {
     int64_t rest = hundredths % 100;
     lhi_text_printf(out, "%" PRId64, hundredths / 100);
@@ -33,11 +33,11 @@ void lhi_add_hundredths(lhi_text *out, int64_t hundredths)
                         (int)(rest % 10 ? rest : rest / 10));
 }
 
-lh_status lhi_take_svg(const lh_svg_options *given, lh_svg_options *mine,
+lh_status lhi_report_copy_svg_options(const lh_svg_options *given, lh_svg_options *mine,
                        lh_error *err)
 {
     lh_svg_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_svg_options, &o, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_svg_options, &o, given, err));
     o.width = o.width ? o.width : 1200;
     if (o.width < 400 || o.width > 20000)
         return lhi_fail(err, LH_EINVAL,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* Writes ratios as integers in units of 1e-9, in any locale. */
-void lhi_row_to_page(lhi_text *out, const lh_report_row *row)
+void lhi_page_add_row(lhi_text *out, const lh_report_row *row)
 {
     lhi_text_puts(out, "{\"method\":");
     lhi_json_add_string(out, row->method);
@@ -23,7 +23,7 @@ void lhi_row_to_page(lhi_text *out, const lh_report_row *row)
     lhi_text_puts(out, "}");
 }
 
-void lhi_add_seen(lhi_text *out, const char *json, size_t len)
+void lhi_page_add_visible_json(lhi_text *out, const char *json, size_t len)
 {
     size_t done = 0;
     for (size_t i = 0; i + 5 < len; i++) {
@@ -33,7 +33,7 @@ void lhi_add_seen(lhi_text *out, const char *json, size_t len)
         if (p[1] == 'u') {
             const char digits[5] = {p[2], p[3], p[4], p[5], '\0'};
             uint32_t c = (uint32_t)strtoul(digits, NULL, 16);
-            if (lhi_is_unseen(c) || (c >= 0xd800 && c < 0xe000)) {
+            if (lhi_is_unprintable(c) || (c >= 0xd800 && c < 0xe000)) {
                 lhi_text_add(out, json + done, i - done);
                 lhi_text_puts(out, "\\");
                 done = i;
@@ -44,7 +44,7 @@ void lhi_add_seen(lhi_text *out, const char *json, size_t len)
     lhi_text_add(out, json + done, len - done);
 }
 
-char lhi_kind_letter(const lh_pass *pass)
+char lhi_pass_letter(const lh_pass *pass)
 {
     static const char letters[] = "FDWB";
     return pass->kind <= LH_B ? letters[pass->kind] : '?';

@@ -13,7 +13,7 @@ static lh_status check_texts(const char *const *texts, uint32_t n,
                              lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (!lhi_utf8_ok(texts[i]))
+        if (!lhi_is_utf8(texts[i]))
             return lhi_fail(err, LH_EINVAL, "a text is not UTF-8");
     return LH_OK;
 }
@@ -28,8 +28,8 @@ static void add_texts(lhi_text *out, const char *const *texts, uint32_t n)
     lhi_text_puts(out, "]");
 }
 
-lh_status lh_report_add_parts(lh_report *report, const char *title,
-                              uint32_t n_parts, const lh_report_part *parts,
+lh_status lh_report_add_breakdown(lh_report *report, const char *title,
+                              uint32_t n_parts, const lh_report_breakdown_part *parts,
                               lh_error *err)
 {
     lhi_text item = {0};
@@ -55,7 +55,7 @@ lh_status lh_report_add_parts(lh_report *report, const char *title,
 
 lh_status lh_report_add_memory(lh_report *report, const char *device,
                                int64_t limit_bytes, uint32_t n_kinds,
-                               const lh_report_kind *kinds, lh_error *err)
+                               const lh_report_memory_kind *kinds, lh_error *err)
 {
     lhi_text item = {0};
     if (n_kinds > MOST_PARTS)
@@ -94,7 +94,7 @@ lh_status lh_report_add_table(lh_report *report, const lh_report_table *table,
 {
     lhi_text item = {0};
     lh_report_table t;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_table, &t, table, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_table, &t, table, err));
     if (t.n_columns == 0 || t.n_columns > MOST_COLUMNS)
         return lhi_fail(err, LH_EINVAL, "a table of %" PRIu32 " columns",
                         t.n_columns);

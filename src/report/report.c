@@ -16,7 +16,7 @@ enum { MAX_POINTS = 1 << 20 };
 
 lh_status lh_report_make(const char *title, lh_report **out, lh_error *err)
 {
-    if (!lhi_utf8_ok(title))
+    if (!lhi_is_utf8(title))
         return lhi_fail(err, LH_EINVAL, "the title is not UTF-8 text");
     lh_report *report = calloc(1, sizeof *report);
     size_t len = strlen(title);
@@ -66,7 +66,7 @@ lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err)
 lh_status lh_report_add_fact(lh_report *report, const char *name,
                              const char *value, lh_error *err)
 {
-    if (!lhi_utf8_ok(name) || !lhi_utf8_ok(value))
+    if (!lhi_is_utf8(name) || !lhi_is_utf8(value))
         return lhi_fail(err, LH_EINVAL, "a fact is not UTF-8 text");
     lhi_text item = {0};
     lhi_json_add(&item, json_pack("[s, s]", name, value));
@@ -77,12 +77,12 @@ lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
                               const char *label,
                               const lh_report_analysis *analysis, lh_error *err)
 {
-    if (!lhi_utf8_ok(label))
+    if (!lhi_is_utf8(label))
         return lhi_fail(err, LH_EINVAL, "a label is not UTF-8 text");
     lh_report_analysis a;
-    LHI_TRY(lhi_take_analysis(trace, analysis, &a, err));
+    LHI_TRY(lhi_report_copy_analysis(trace, analysis, &a, err));
     lhi_text item = {0};
-    lh_status status = lhi_trace_to_page(&item, trace, label, &a, err);
+    lh_status status = lhi_page_add_trace(&item, trace, label, &a, err);
     if (status != LH_OK) {
         lhi_text_fini(&item);
         return status;
@@ -94,22 +94,22 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
                             lh_error *err)
 {
     const char *why = row->why ? row->why : "";
-    if (!lhi_utf8_ok(row->method) || !lhi_utf8_ok(row->status) ||
-        !lhi_utf8_ok(why))
+    if (!lhi_is_utf8(row->method) || !lhi_is_utf8(row->status) ||
+        !lhi_is_utf8(why))
         return lhi_fail(err, LH_EINVAL, "a row's text is not UTF-8");
     if (!isfinite(row->bubble_ratio))
         return lhi_fail(err, LH_EINVAL, "a row's bubble ratio is no number");
     lhi_text item = {0};
-    lhi_row_to_page(&item, row);
+    lhi_page_add_row(&item, row);
     return lhi_report_add_item(&report->rows, &item, err);
 }
 
 /* --- sweeps -------------------------------------------------------------- */
 
-lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
+lh_status lhi_report_copy_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
                          lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_sweep, mine, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_sweep, mine, given, err));
     const lh_report_sweep *s = mine;
     if ((uint64_t)s->n_points * (s->n_series ? s->n_series : 1) > MAX_POINTS)
         return lhi_fail(err, LH_EINVAL, "a sweep of more than %d points",
@@ -118,15 +118,15 @@ lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
         if (!isfinite(s->xs[i]) || (i > 0 && s->xs[i] <= s->xs[i - 1]))
             return lhi_fail(err, LH_EINVAL,
                             "xs[%" PRIu32 "]: must rise, and be numbers", i);
-    bool ok = lhi_utf8_ok(s->x) && lhi_utf8_ok(s->title ? s->title : "");
+    bool ok = lhi_is_utf8(s->x) && lhi_is_utf8(s->title ? s->title : "");
     for (uint32_t i = 0; ok && i < s->n_series; i++)
-        ok = lhi_utf8_ok(s->series[i]);
+        ok = lhi_is_utf8(s->series[i]);
     if (!ok)
         return lhi_fail(err, LH_EINVAL, "a sweep's text is not UTF-8");
     return LH_OK;
 }
 
-int64_t lhi_sweep_baseline(const lh_report_sweep *sweep)
+int64_t lhi_report_sweep_baseline(const lh_report_sweep *sweep)
 {
     int64_t best = sweep->baseline_ns;
     size_t n = (size_t)sweep->n_points * sweep->n_series;
@@ -141,14 +141,14 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
                               lh_error *err)
 {
     lh_report_sweep all;
-    LHI_TRY(lhi_take_sweep(sweep, &all, err));
+    LHI_TRY(lhi_report_copy_sweep(sweep, &all, err));
     lhi_text item = {0};
     lhi_text_puts(&item, "{\"title\":");
     lhi_json_add_string(&item, all.title ? all.title : "");
     lhi_text_puts(&item, ",\"x\":");
     lhi_json_add_string(&item, all.x);
     lhi_text_printf(&item, ",\"baseline\":%" PRId64 ",\"xs\":[",
-                    lhi_sweep_baseline(&all));
+                    lhi_report_sweep_baseline(&all));
     for (uint32_t i = 0; i < all.n_points; i++) {
         lhi_text_puts(&item, i ? "," : "");
         lhi_json_add(&item, json_real(all.xs[i]));
@@ -166,17 +166,17 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
     return lhi_report_add_item(&report->sweeps, &item, err);
 }
 
-lh_status lh_report_add_course(lh_report *report,
-                               const lh_report_course *course, lh_error *err)
+lh_status lh_report_add_iterations(lh_report *report,
+                               const lh_report_iterations *course, lh_error *err)
 {
-    lh_report_course c;
+    lh_report_iterations c;
     lhi_text item = {0};
-    LHI_TRY(lhi_take_course(course, &c, err));
+    LHI_TRY(lhi_report_copy_iterations(course, &c, err));
     lhi_text_puts(&item, "<section class=\"panel\">\n<div class=\"panel-head\">"
                          "<h2>");
-    lhi_add_markup(&item, c.title ? c.title : "Iterations");
+    lhi_report_add_markup(&item, c.title ? c.title : "Iterations");
     lhi_text_puts(&item, "</h2></div>\n<div class=\"scroll\">\n");
-    lh_status status = lhi_course_picture(&c, 860, true, &item, err);
+    lh_status status = lhi_report_draw_iterations(&c, 860, true, &item, err);
     lhi_text_puts(&item, "</div>\n</section>\n");
     if (status == LH_OK)
         lhi_text_add(&report->courses, item.data, item.len);
@@ -217,7 +217,7 @@ static void add_data(lhi_text *page, const lh_report *report)
     }
     lhi_text_puts(out, "}");
     if (!json.failed)
-        lhi_add_seen(page, json.data, json.len);
+        lhi_page_add_visible_json(page, json.data, json.len);
     page->failed = page->failed || json.failed;
     lhi_text_fini(&json);
 }
@@ -236,7 +236,7 @@ static void add_page(lhi_text *out, const lh_report *report)
         const char *end = strchr(mark + 1, '@');
         size_t len = end ? (size_t)(end + 1 - mark) : 1;
         if (len == 7 && memcmp(mark, "@TITLE@", 7) == 0)
-            lhi_add_markup(out, report->title);
+            lhi_report_add_markup(out, report->title);
         else if (len == 5 && memcmp(mark, "@CSS@", 5) == 0)
             lhi_text_puts(out, lhi_report_page_css);
         else if (len == 9 && memcmp(mark, "@COURSES@", 9) == 0)

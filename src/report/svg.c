@@ -75,15 +75,15 @@ static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
                     int64_t height)
 {
     lhi_text_puts(path, "M");
-    lhi_add_hundredths(path, x);
+    lhi_svg_add_hundredths(path, x);
     lhi_text_puts(path, " ");
-    lhi_add_hundredths(path, y);
+    lhi_svg_add_hundredths(path, y);
     lhi_text_puts(path, "H");
-    lhi_add_hundredths(path, right);
+    lhi_svg_add_hundredths(path, right);
     lhi_text_puts(path, "V");
-    lhi_add_hundredths(path, y + height);
+    lhi_svg_add_hundredths(path, y + height);
     lhi_text_puts(path, "H");
-    lhi_add_hundredths(path, x);
+    lhi_svg_add_hundredths(path, x);
     lhi_text_puts(path, "z");
 }
 
@@ -168,7 +168,7 @@ static bool has_light_label(int kind)
  * first chunk. */
 static int shade_of(const picture *p, uint32_t chunk)
 {
-    const uint32_t most = p->rows.most_chunks, turn = p->rows.turns[chunk];
+    const uint32_t most = p->rows.most_chunks, turn = p->rows.chunk_positions[chunk];
     if (most <= 1)
         return 0;
     return (int)((uint64_t)turn * (N_SHADES - 1) / (most - 1));
@@ -245,7 +245,7 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
         if (top == at)
             continue;
         lhi_text_printf(&p->out, "H%dV", LEFT + (int)c);
-        lhi_add_hundredths(&p->out, top);
+        lhi_svg_add_hundredths(&p->out, top);
         at = top;
     }
     lhi_text_puts(&p->out, "z\"/>\n");
@@ -291,11 +291,11 @@ static void lay_out_links(picture *p)
         p->height += HEAD;
     for (uint32_t i = 0; i < p->rows.n_links; i++) {
         link_row *row = row_of(p, p->rows.links[i].link);
-        if (p->rows.links[i].quiet) {
+        if (p->rows.links[i].is_quiet) {
             row->send = row->fly = 0;
             continue;
         }
-        if (p->rows.links[i].far && row->fly)
+        if (p->rows.links[i].is_between_sites && row->fly)
             row->fly = 20;
         if (row->send + row->fly == 0)
             row->send = 9; /* only queueing takes time */
@@ -339,7 +339,7 @@ static bool lay_out(picture *p)
     p->height = TOP;
     for (uint32_t i = 0; i < t->n_devices; i++) {
         const uint32_t d = p->rows.devices[i];
-        if (lhi_timeline_grouped(t) && is_first(p, i))
+        if (lhi_timeline_has_site_rows(t) && is_first(p, i))
             p->height += HEAD;
         p->device_y[d] = p->height;
         p->height += p->row_height + gap;
@@ -360,7 +360,7 @@ static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
 {
     lhi_text_printf(&p->out, "<text x=\"%d\" y=\"%d\"%s>", (int)x, (int)y,
                     attributes);
-    lhi_add_markup(&p->out, text);
+    lhi_report_add_markup(&p->out, text);
     lhi_text_puts(&p->out, "</text>\n");
 }
 
@@ -377,8 +377,8 @@ static bool kind_used(const lh_trace *t, int kind)
 static void add_title(picture *p)
 {
     const lh_trace *t = p->t;
-    char makespan[LHI_TIME_TEXT];
-    lhi_time_text(t->makespan_ns, makespan);
+    char makespan[LHI_FORMAT_DURATION_SIZE];
+    lhi_format_duration(t->makespan_ns, makespan);
     add_text(p, 14, 27,
              " font-size=\"17\" font-weight=\"600\" fill=\"#1b2430\"",
              t->title[0] ? t->title : "Timeline");
@@ -419,16 +419,16 @@ static void add_axis(picture *p)
         step = power * factors[i % 3];
     }
     for (int64_t ns = 0; ns <= span; ns += step) {
-        char text[LHI_TIME_TEXT];
+        char text[LHI_FORMAT_DURATION_SIZE];
         int64_t x = x_of(p, ns);
         lhi_text_puts(&p->out, "<path stroke=\"#dfe3e9\" d=\"M");
-        lhi_add_hundredths(&p->out, x);
+        lhi_svg_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, " %dV%d\"/>\n", TOP - 8,
                         (int)(p->height - 10));
         lhi_text_puts(&p->out, "<text text-anchor=\"middle\" x=\"");
-        lhi_add_hundredths(&p->out, x);
+        lhi_svg_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, "\" y=\"%d\">%s</text>\n", TOP - 13,
-                        ns ? lhi_time_text(ns, text) : "0");
+                        ns ? lhi_format_duration(ns, text) : "0");
     }
 }
 
@@ -444,21 +444,21 @@ static void add_track(picture *p, int32_t y, int32_t height)
  * if no microbatch fits. */
 static void add_label(picture *p, const lh_trace_run *r, int32_t y)
 {
-    char text[LH_PASS_TEXT];
+    char text[LH_PASS_TEXT_SIZE];
     int64_t x = x_of(p, r->start_ns), right = x_of(p, r->end_ns);
     int64_t room = (right - x) * 10 / 58; /* in 1/100 digit */
     if (r->pass.n_parts > 1 || p->n_labels >= MAX_LABELS)
         return;
-    lh_pass_text(&r->pass, text);
+    lh_pass_format(&r->pass, text);
     size_t kind = strcspn(text, "FIWB");
-    text[kind] = lhi_kind_letter(&r->pass);
+    text[kind] = lhi_pass_letter(&r->pass);
     const char *shown = text;
     if (room < (int64_t)strlen(text) * 100 + 70)
         shown = text + kind + 1;
     if (room < p->n_digits * 100 + 10)
         return;
     lhi_text_puts(&p->out, "<text x=\"");
-    lhi_add_hundredths(&p->out, (x + right) / 2);
+    lhi_svg_add_hundredths(&p->out, (x + right) / 2);
     lhi_text_printf(
         &p->out, "\" y=\"%d\"%s>%s</text>\n", (int)(y + p->row_height / 2 + 4),
         has_light_label(r->pass.kind) ? " fill=\"#fff\"" : "", shown);
@@ -469,7 +469,7 @@ static void add_device(picture *p, uint32_t d)
 {
     row_boxes row;
     uint32_t n;
-    const lh_trace_run *runs = lhi_runs_of(p->t, d, &n);
+    const lh_trace_run *runs = lhi_trace_device_runs(p->t, d, &n);
     char label[LHI_ROW_LABEL];
     int32_t y = p->device_y[d];
     double *used = too_many(p, n) ? begin_shares(p) : NULL;
@@ -501,7 +501,7 @@ static void add_devices(picture *p)
     const lh_trace *t = p->t;
     for (uint32_t i = 0; i < t->n_devices; i++) {
         const uint32_t d = p->rows.devices[i];
-        if (lhi_timeline_grouped(t) && is_first(p, i))
+        if (lhi_timeline_has_site_rows(t) && is_first(p, i))
             add_text(p, 14, p->device_y[d] - 7,
                      " font-weight=\"600\" fill=\"#1b2430\"",
                      lhi_site_label(t, t->devices[d].site));
@@ -524,9 +524,9 @@ static void add_flight(picture *p, const lh_trace_message *m,
 {
     lhi_text_printf(&p->out, "<path fill=\"none\" stroke=\"%s\" d=\"M",
                     kind_colors[m->producer.kind]);
-    lhi_add_hundredths(&p->out, x_of(p, m->sent_ns));
+    lhi_svg_add_hundredths(&p->out, x_of(p, m->sent_ns));
     lhi_text_printf(&p->out, " %dL", (int)(row->y + row->send + 1));
-    lhi_add_hundredths(&p->out, x_of(p, m->arrive_ns));
+    lhi_svg_add_hundredths(&p->out, x_of(p, m->arrive_ns));
     lhi_text_printf(&p->out, " %d\"/>\n",
                     (int)(row->y + row->send + row->fly - 1));
 }
@@ -566,10 +566,10 @@ static void add_links(picture *p)
         const uint32_t link = rows->links[i].link;
         if (i == 0)
             add_text(p, 14,
-                     (rows->links[i].quiet ? p->quiet_y : row_of(p, link)->y) -
+                     (rows->links[i].is_quiet ? p->quiet_y : row_of(p, link)->y) -
                          7,
                      " font-weight=\"600\" fill=\"#1b2430\"", "Links");
-        if (!rows->links[i].quiet)
+        if (!rows->links[i].is_quiet)
             add_link(p, link == LH_NONE ? p->t->n_links : link);
     }
     if (rows->n_quiet > 0)
@@ -619,9 +619,9 @@ static void add_critical_path(picture *p)
             continue; /* too close to distinguish */
         bool flies = s->step == LH_STEP_LATENCY;
         lhi_text_puts(&p->out, pen ? "L" : "M");
-        lhi_add_hundredths(&p->out, x);
+        lhi_svg_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, " %dL", (int)(flies ? y : y + height - 1));
-        lhi_add_hundredths(&p->out, right);
+        lhi_svg_add_hundredths(&p->out, right);
         lhi_text_printf(&p->out, " %d", (int)(y + height - 1));
         last = right;
         pen = true;
@@ -639,7 +639,7 @@ static void add_all(picture *p)
                     "fill=\"#5b6675\">\n<title>",
                     (int)p->width, (int)p->height, (int)p->width,
                     (int)p->height);
-    lhi_add_markup(&p->out, p->t->title[0] ? p->t->title : "Timeline");
+    lhi_report_add_markup(&p->out, p->t->title[0] ? p->t->title : "Timeline");
     lhi_text_puts(&p->out, "</title>\n<rect width=\"100%\" height=\"100%\" "
                            "fill=\"#fff\"/>\n");
     add_title(p);
@@ -654,10 +654,10 @@ lh_status lh_report_svg(const lh_trace *trace, const lh_svg_options *options,
                         char **text, size_t *len, lh_error *err)
 {
     lh_svg_options o;
-    LHI_TRY(lhi_take_svg(options, &o, err));
+    LHI_TRY(lhi_report_copy_svg_options(options, &o, err));
     const uint32_t width = o.width;
     lh_report_analysis analysis;
-    LHI_TRY(lhi_take_analysis(trace, o.analysis, &analysis, err));
+    LHI_TRY(lhi_report_copy_analysis(trace, o.analysis, &analysis, err));
     picture p = {.t = trace,
                  .analysis = &analysis,
                  .mem = lhi_arena_make(0),

@@ -108,16 +108,16 @@ static void add_below(plot *p)
     lhi_text_printf(&p->out, "\n%*s%s", LEFT, "", first);
     uint32_t used = (uint32_t)n + (uint32_t)m + 2;
     uint32_t room = p->columns > used ? p->columns - used : 0;
-    uint32_t shown = (uint32_t)lhi_shown_columns(s->x);
+    uint32_t shown = (uint32_t)lhi_count_escaped_columns(s->x);
     shown = shown < room ? shown : room;
     lhi_text_printf(&p->out, " %*s", (int)((room - shown) / 2), "");
-    lhi_text_add_shown(&p->out, s->x, room);
+    lhi_text_add_escaped(&p->out, s->x, room);
     lhi_text_printf(&p->out, "%*s %s\n",
                     (int)(room - shown - (room - shown) / 2), "", last);
     for (uint32_t i = 0; i < s->n_series; i++) {
         lhi_text_printf(&p->out, "%*s%c ", LEFT, "",
                         marks[i % (sizeof marks - 1)]);
-        lhi_text_add_shown(&p->out, s->series[i], p->columns - 2);
+        lhi_text_add_escaped(&p->out, s->series[i], p->columns - 2);
         lhi_text_puts(&p->out, "\n");
     }
 }
@@ -129,7 +129,7 @@ static void add_all(plot *p)
     for (uint32_t i = 0; i < s->n_series; i++)
         draw_series(p, i);
     lhi_text_puts(&p->out, s->title ? "slowdown, " : "slowdown");
-    lhi_text_add_shown(&p->out, s->title ? s->title : "", p->columns - 2);
+    lhi_text_add_escaped(&p->out, s->title ? s->title : "", p->columns - 2);
     lhi_text_puts(&p->out, "\n");
     add_rows(p);
     add_below(p);
@@ -141,13 +141,13 @@ lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
 {
     lh_terminal_options o;
     lh_report_sweep all;
-    LHI_TRY(lhi_take_terminal(options, &o, err));
-    LHI_TRY(lhi_take_sweep(sweep, &all, err));
+    LHI_TRY(lhi_report_copy_terminal_options(options, &o, err));
+    LHI_TRY(lhi_report_copy_sweep(sweep, &all, err));
     if (all.n_points == 0)
         return lhi_fail(err, LH_EINVAL, "a sweep without points");
     plot p = {.sweep = &all,
               .columns = o.width - LEFT,
-              .baseline = (double)lhi_sweep_baseline(&all)};
+              .baseline = (double)lhi_report_sweep_baseline(&all)};
     p.cells = calloc(HEIGHT, p.columns);
     if (p.cells)
         add_all(&p);

@@ -14,11 +14,11 @@
 
 enum {
     N_KINDS = 4,
-    LEAST_WIDTH = 40,
-    MOST_WIDTH = 1000,
+    MIN_WIDTH = 40,
+    MAX_WIDTH = 1000,
     RIGHT = 6,
-    MOST_LINKS = 8,  /* with rows of their own */
-    MOST_LABEL = 16, /* columns for a link's name */
+    MAX_LINKS = 8,  /* with rows of their own */
+    MAX_LABEL = 16, /* columns for a link's name */
     IDLE = -1,       /* column contents besides kinds */
     FLIGHT = -2,
 };
@@ -150,9 +150,9 @@ static void begin_row(screen *s)
 static void end_row(screen *s, const char *name, double busy_ns)
 {
     int now = IDLE;
-    size_t room = s->left - 3, len = lhi_shown_columns(name);
+    size_t room = s->left - 3, len = lhi_count_escaped_columns(name);
     lhi_text_puts(&s->out, "  ");
-    lhi_text_add_shown(&s->out, name, room);
+    lhi_text_add_escaped(&s->out, name, room);
     lhi_text_printf(&s->out, "%*s", (int)(len < room ? room - len : 0) + 1, "");
     for (uint32_t c = 0; c < s->columns; c++)
         add_cell(s, c, &now);
@@ -165,7 +165,7 @@ static void end_row(screen *s, const char *name, double busy_ns)
 static void add_device(screen *s, uint32_t device)
 {
     uint32_t n;
-    const lh_trace_run *runs = lhi_runs_of(s->t, device, &n);
+    const lh_trace_run *runs = lhi_trace_device_runs(s->t, device, &n);
     char label[LHI_ROW_LABEL];
     double busy_ns = 0;
     begin_row(s);
@@ -199,7 +199,7 @@ static void add_link(screen *s, uint32_t link)
 
 static void add_axis(screen *s)
 {
-    char text[LHI_TIME_TEXT];
+    char text[LHI_FORMAT_DURATION_SIZE];
     uint32_t used = 0, n_labels = s->columns / 18 + 1;
     lhi_text_printf(&s->out, "%*s", (int)s->left, "");
     for (uint32_t i = 0; i < n_labels; i++) {
@@ -207,14 +207,14 @@ static void add_axis(screen *s)
         int64_t ns = s->t->makespan_ns / n_labels * i;
         lhi_text_printf(&s->out, "%*s", (int)(at - used), "");
         if (i > 0)
-            lhi_time_text(ns, text);
+            lhi_format_duration(ns, text);
         else
             snprintf(text, sizeof text, "0");
         lhi_text_printf(&s->out, "|%s", text);
         used = at + 1 + (uint32_t)strlen(text);
     }
     /* The end time, right-aligned unless it would touch the last label. */
-    lhi_time_text(s->t->makespan_ns, text);
+    lhi_format_duration(s->t->makespan_ns, text);
     uint32_t len = (uint32_t)strlen(text) + 1;
     if (used + len < s->columns)
         lhi_text_printf(&s->out, "%*s%s|", (int)(s->columns - used - len), "",
@@ -269,8 +269,8 @@ static void add_devices(screen *s)
     const lh_trace *t = s->t;
     for (uint32_t i = 0, last = LH_NONE; i < t->n_devices; i++) {
         const uint32_t d = s->rows.devices[i], site = t->devices[d].site;
-        if (lhi_timeline_grouped(t) && site != last) {
-            lhi_text_add_shown(&s->out, lhi_site_label(t, site), s->width);
+        if (lhi_timeline_has_site_rows(t) && site != last) {
+            lhi_text_add_escaped(&s->out, lhi_site_label(t, site), s->width);
             lhi_text_puts(&s->out, "\n");
         }
         last = site;
@@ -288,10 +288,10 @@ static void add_links(screen *s)
     if (s->rows.n_links == 0)
         return;
     lhi_text_puts(&s->out, "Links\n");
-    for (uint32_t i = 0; i < n && i < MOST_LINKS && !s->out.failed; i++)
+    for (uint32_t i = 0; i < n && i < MAX_LINKS && !s->out.failed; i++)
         add_link(s, s->rows.links[i].link);
-    if (n > MOST_LINKS)
-        lhi_text_printf(&s->out, "  ... %" PRIu32 " more\n", n - MOST_LINKS);
+    if (n > MAX_LINKS)
+        lhi_text_printf(&s->out, "  ... %" PRIu32 " more\n", n - MAX_LINKS);
     if (s->rows.n_quiet > 0)
         lhi_text_printf(&s->out, "  %s\n",
                         lhi_quiet_label(s->rows.n_quiet, label));
@@ -307,32 +307,32 @@ static void add_all(screen *s)
 
 /* Returns the label column's width: all device names, and at least the
  * beginning of link names. */
-static uint32_t left_of(const screen *s)
+static uint32_t label_width(const screen *s)
 {
     char label[LHI_ROW_LABEL];
     size_t most = strlen(lhi_device_label(s->t->n_devices - 1, label));
     for (uint32_t i = 0; i < s->rows.n_links; i++) {
         size_t len =
-            lhi_shown_columns(lhi_link_label(s->t, s->rows.links[i].link));
-        len = len < MOST_LABEL ? len : MOST_LABEL;
-        if (!s->rows.links[i].quiet && i < MOST_LINKS && len > most &&
+            lhi_count_escaped_columns(lhi_link_label(s->t, s->rows.links[i].link));
+        len = len < MAX_LABEL ? len : MAX_LABEL;
+        if (!s->rows.links[i].is_quiet && i < MAX_LINKS && len > most &&
             s->width >= 60)
             most = len;
     }
     return (uint32_t)most + 3;
 }
 
-lh_status lhi_take_terminal(const lh_terminal_options *given,
+lh_status lhi_report_copy_terminal_options(const lh_terminal_options *given,
                             lh_terminal_options *mine, lh_error *err)
 {
     lh_terminal_options o;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_terminal_options, &o, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_terminal_options, &o, given, err));
     if (o.width == 0)
         o.width = 80;
-    if (o.width < LEAST_WIDTH || o.width > MOST_WIDTH)
+    if (o.width < MIN_WIDTH || o.width > MAX_WIDTH)
         return lhi_fail(err, LH_EINVAL,
                         "a terminal %" PRIu32 " columns wide; choose %d to %d",
-                        o.width, LEAST_WIDTH, MOST_WIDTH);
+                        o.width, MIN_WIDTH, MAX_WIDTH);
     *mine = o;
     return LH_OK;
 }
@@ -342,12 +342,12 @@ lh_status lh_report_terminal(const lh_trace *trace,
                              size_t *len, lh_error *err)
 {
     lh_terminal_options o;
-    LHI_TRY(lhi_take_terminal(options, &o, err));
+    LHI_TRY(lhi_report_copy_terminal_options(options, &o, err));
     screen s = {
         .t = trace, .color = o.color, .ascii = o.ascii, .width = o.width};
     lhi_arena *mem = lhi_arena_make(0);
     if (mem && lhi_timeline_rows_make(trace, mem, &s.rows)) {
-        s.left = left_of(&s);
+        s.left = label_width(&s);
         s.columns = o.width - s.left - RIGHT;
         s.used = LHI_NEW(mem, double, (size_t)s.columns *N_KINDS);
         s.flight = LHI_NEW(mem, double, s.columns);

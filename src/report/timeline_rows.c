@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 /* A device's sort keys. */
-typedef struct place {
+typedef struct pass_position {
     uint32_t device, site, low; /* low: its lowest chunk; LH_NONE: none */
     uint32_t site_low;
-} place;
+} device_keys;
 
-static int before(const void *x, const void *y)
+static int compare_devices(const void *x, const void *y)
 {
-    const place *a = x, *b = y;
+    const device_keys *a = x, *b = y;
     const uint32_t keys[][2] = {{a->site_low, b->site_low},
                                 {a->site, b->site},
                                 {a->low, b->low},
@@ -53,16 +53,16 @@ static uint32_t count_chunks(const lh_trace *t)
 static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
                           lhi_timeline_rows *out)
 {
-    place *all = LHI_NEW(mem, place, t->n_devices);
+    device_keys *all = LHI_NEW(mem, device_keys, t->n_devices);
     uint32_t *lows = LHI_NEW(mem, uint32_t, t->n_sites);
     uint32_t *sites = LHI_NEW(mem, uint32_t, t->n_devices);
     uint32_t *devices = LHI_NEW(mem, uint32_t, t->n_devices);
     if (!all || !lows || !sites || !devices)
         return false;
     for (uint32_t d = 0; d < t->n_devices; d++)
-        all[d] = (place){d, t->devices[d].site, LH_NONE, LH_NONE};
+        all[d] = (device_keys){d, t->devices[d].site, LH_NONE, LH_NONE};
     for (uint32_t i = 0; i < t->n_runs; i++) {
-        place *p = &all[t->runs[i].device];
+        device_keys *p = &all[t->runs[i].device];
         if (t->runs[i].pass.chunk < p->low)
             p->low = t->runs[i].pass.chunk;
     }
@@ -76,7 +76,7 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
         if (replicas)
             all[d].low = 0;
     }
-    qsort(all, t->n_devices, sizeof *all, before);
+    qsort(all, t->n_devices, sizeof *all, compare_devices);
     for (uint32_t i = 0; i < t->n_devices; i++) {
         devices[i] = all[i].device;
         if (i == 0 || all[i].site != all[i - 1].site)
@@ -88,7 +88,7 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
 }
 
 /* Computes each chunk's position among its device's chunks. */
-static bool count_turns(const lh_trace *t, const uint32_t *owners,
+static bool number_chunks(const lh_trace *t, const uint32_t *owners,
                         uint32_t n_chunks, lhi_arena *mem,
                         lhi_timeline_rows *out)
 {
@@ -103,19 +103,19 @@ static bool count_turns(const lh_trace *t, const uint32_t *owners,
         if (held[owners[c]] > out->most_chunks)
             out->most_chunks = held[owners[c]];
     }
-    out->turns = turns;
+    out->chunk_positions = turns;
     out->n_chunks = n_chunks;
     return true;
 }
 
-static int link_before(const void *x, const void *y)
+static int compare_links(const void *x, const void *y)
 {
     const lhi_link_row *a = x, *b = y;
-    const int ranks[] = {a->far     ? 0
-                         : a->quiet ? 2
+    const int ranks[] = {a->is_between_sites     ? 0
+                         : a->is_quiet ? 2
                                     : 1,
-                         b->far     ? 0
-                         : b->quiet ? 2
+                         b->is_between_sites     ? 0
+                         : b->is_quiet ? 2
                                     : 1};
     if (ranks[0] != ranks[1])
         return ranks[0] - ranks[1];
@@ -148,7 +148,7 @@ static bool order_links(const lh_trace *t, lhi_arena *mem,
             (lhi_link_row){i == t->n_links ? LH_NONE : i, far[i], quiet};
         out->n_quiet += quiet;
     }
-    qsort(rows, out->n_links, sizeof *rows, link_before);
+    qsort(rows, out->n_links, sizeof *rows, compare_links);
     out->links = rows;
     return true;
 }
@@ -163,7 +163,7 @@ bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
         return false;
     const bool replicas = !find_owners(trace, n_chunks, owners);
     if (!order_devices(trace, replicas, mem, &made) ||
-        !count_turns(trace, owners, n_chunks, mem, &made) ||
+        !number_chunks(trace, owners, n_chunks, mem, &made) ||
         !order_links(trace, mem, &made))
         return false;
     *out = made;
@@ -184,7 +184,7 @@ static uint32_t first_run(const lh_trace *t, uint64_t device)
     return lo;
 }
 
-const lh_trace_run *lhi_runs_of(const lh_trace *trace, uint32_t device,
+const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace, uint32_t device,
                                 uint32_t *n)
 {
     const uint32_t first = first_run(trace, device);
@@ -215,7 +215,7 @@ const char *lhi_site_label(const lh_trace *trace, uint32_t site)
     return trace->site_names[site][0] ? trace->site_names[site] : "(no name)";
 }
 
-bool lhi_timeline_grouped(const lh_trace *trace)
+bool lhi_timeline_has_site_rows(const lh_trace *trace)
 {
     return trace->n_sites > 1 || trace->site_names[0][0];
 }

@@ -13,8 +13,8 @@
 /* A link on which some message takes time. */
 typedef struct lhi_link_row {
     uint32_t link; /* LH_NONE: messages without a link */
-    bool far;      /* between sites */
-    bool quiet;    /* within a site, and rarely used */
+    bool is_between_sites;      /* between sites */
+    bool is_quiet;    /* within a site, and rarely used */
 } lhi_link_row;
 
 /* A timeline's rows. */
@@ -27,7 +27,7 @@ typedef struct lhi_timeline_rows {
     /* Each chunk's position among its device's chunks, from 0; the most chunks
      * on one device. */
     uint32_t n_chunks, most_chunks;
-    const uint32_t *turns;
+    const uint32_t *chunk_positions;
 } lhi_timeline_rows;
 
 /* Computes the rows. Sites, and the devices within each, are in the order in
@@ -39,7 +39,7 @@ bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
                             lhi_timeline_rows *out);
 
 /* Returns a device's runs in order; *n: their number. */
-const lh_trace_run *lhi_runs_of(const lh_trace *trace, uint32_t device,
+const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace, uint32_t device,
                                 uint32_t *n);
 
 /* Buffer size for row labels. */
@@ -53,6 +53,6 @@ const char *lhi_link_label(const lh_trace *trace, uint32_t link);
 /* Returns a site's name, borrowed from the trace. */
 const char *lhi_site_label(const lh_trace *trace, uint32_t site);
 /* Checks whether sites have their own rows. */
-bool lhi_timeline_grouped(const lh_trace *trace);
+bool lhi_timeline_has_site_rows(const lh_trace *trace);
 
 #endif

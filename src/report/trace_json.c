@@ -14,7 +14,7 @@
 typedef struct columns {
     lhi_text *out;
     const lh_trace *t;
-    lhi_run_key *runs_by_pass;
+    lhi_run_index_entry *runs_by_pass;
     int64_t *values; /* current column's values */
     int64_t tick_ns;
 } columns;
@@ -127,7 +127,7 @@ static void add_runs(columns *c)
     add_column(c, "of", t->n_devices);
     lhi_text_puts(c->out, ",\"kind\":\"");
     for (uint32_t i = 0; i < t->n_runs; i++)
-        lhi_text_printf(c->out, "%c", lhi_kind_letter(&r[i].pass));
+        lhi_text_printf(c->out, "%c", lhi_pass_letter(&r[i].pass));
     lhi_text_puts(c->out, "\"");
     COLUMN(c, "chunk", t->n_runs, r[i].pass.chunk);
     COLUMN(c, "mb", t->n_runs, r[i].pass.microbatch);
@@ -152,9 +152,9 @@ static void add_messages(columns *c)
     COLUMN(c, "link", t->n_messages,
            m[i].link == LH_NONE ? -1 : (int64_t)m[i].link);
     COLUMN(c, "from", t->n_messages,
-           lhi_run_find(c->runs_by_pass, t->n_runs, &m[i].producer));
+           lhi_run_index_find(c->runs_by_pass, t->n_runs, &m[i].producer));
     COLUMN(c, "to", t->n_messages,
-           lhi_run_find(c->runs_by_pass, t->n_runs, &m[i].consumer));
+           lhi_run_index_find(c->runs_by_pass, t->n_runs, &m[i].consumer));
     COLUMN(c, "made", t->n_messages, m[i].produced_ns / tick);
     COLUMN(c, "post", t->n_messages, (m[i].ready_ns - m[i].produced_ns) / tick);
     COLUMN(c, "queue", t->n_messages, (m[i].depart_ns - m[i].ready_ns) / tick);
@@ -227,10 +227,10 @@ static void add_rows(columns *c, const lhi_timeline_rows *rows)
     lhi_text_puts(out, ",\"rows\":{");
     add_numbers(out, "sites", rows->sites, rows->n_sites);
     add_numbers(out, "devices", rows->devices, t->n_devices);
-    add_numbers(out, "turns", rows->turns, rows->n_chunks);
+    add_numbers(out, "turns", rows->chunk_positions, rows->n_chunks);
     lhi_text_printf(out, "\"most\":%" PRIu32 ",\"grouped\":%s,\"heads\":[",
                     rows->most_chunks,
-                    lhi_timeline_grouped(t) ? "true" : "false");
+                    lhi_timeline_has_site_rows(t) ? "true" : "false");
     for (uint32_t i = 0; i < rows->n_sites; i++) {
         lhi_text_puts(out, i ? "," : "");
         lhi_json_add_string(out, lhi_site_label(t, rows->sites[i]));
@@ -245,7 +245,7 @@ static void add_rows(columns *c, const lhi_timeline_rows *rows)
         lhi_text_printf(out, "%s[%" PRId64 ",", i ? "," : "",
                         row->link == LH_NONE ? -1 : (int64_t)row->link);
         lhi_json_add_string(out, lhi_link_label(t, row->link));
-        lhi_text_printf(out, ",%d,%d]", row->far, row->quiet);
+        lhi_text_printf(out, ",%d,%d]", row->is_between_sites, row->is_quiet);
     }
     lhi_text_printf(out, "],\"quiet\":\"%s\"}",
                     lhi_quiet_label(rows->n_quiet, label));
@@ -277,7 +277,7 @@ static void add_all(columns *c, const char *label,
     lhi_text_puts(c->out, "}");
 }
 
-lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
+lh_status lhi_page_add_trace(lhi_text *out, const lh_trace *trace,
                             const char *label,
                             const lh_report_analysis *analysis, lh_error *err)
 {
@@ -289,7 +289,7 @@ lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
         most = analysis->n_segments;
     columns c = {.out = out,
                  .t = trace,
-                 .runs_by_pass = lhi_run_index(trace->runs, trace->n_runs),
+                 .runs_by_pass = lhi_run_index_build(trace->runs, trace->n_runs),
                  .values = malloc(most * sizeof *c.values),
                  .tick_ns = tick_of(trace, analysis)};
     lhi_arena *mem = lhi_arena_make(0);

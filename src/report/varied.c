@@ -44,11 +44,11 @@ static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
     lhi_text_puts(out, "]");
 }
 
-static lh_status take_varied(const lh_report_varied *given,
-                             lh_report_varied *mine, lh_error *err)
+static lh_status copy_distribution(const lh_report_distribution *given,
+                             lh_report_distribution *mine, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_varied, mine, given, err));
-    if (!mine->title || !lhi_utf8_ok(mine->title))
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_distribution, mine, given, err));
+    if (!mine->title || !lhi_is_utf8(mine->title))
         return lhi_fail(err, LH_EINVAL, "a title is not UTF-8 text");
     if (mine->n < 1 || mine->n > MOST_TIMES)
         return lhi_fail(err, LH_EINVAL,
@@ -57,31 +57,31 @@ static lh_status take_varied(const lh_report_varied *given,
     for (uint32_t i = 0; i < mine->n; i++)
         if (mine->ns[i] < 0)
             return lhi_fail(err, LH_EINVAL, "ns[%" PRIu32 "] is negative", i);
-    if (mine->usual_ns < 0)
+    if (mine->nominal_ns < 0)
         return lhi_fail(err, LH_EINVAL, "usual_ns is negative");
     return LH_OK;
 }
 
-lh_status lh_report_add_varied(lh_report *report,
-                               const lh_report_varied *varied, lh_error *err)
+lh_status lh_report_add_distribution(lh_report *report,
+                               const lh_report_distribution *varied, lh_error *err)
 {
-    lh_report_varied v;
+    lh_report_distribution v;
     lh_jitter_result sum;
     lhi_text item = {0};
-    LHI_TRY(take_varied(varied, &v, err));
+    LHI_TRY(copy_distribution(varied, &v, err));
     int64_t *ns = malloc(v.n * sizeof *ns);
     if (!ns)
         return lhi_fail_nomem(err);
     memcpy(ns, v.ns, v.n * sizeof *ns);
-    lhi_jitter_sum_up(ns, v.n, &sum); /* sorts in place */
+    lhi_jitter_summarise(ns, v.n, &sum); /* sorts in place */
     lhi_text_puts(&item, "{\"title\":");
     lhi_json_add_string(&item, v.title);
     lhi_text_printf(&item,
                     ",\"n\":%" PRIu32 ",\"usual\":%" PRId64 ",\"mean\":%lld"
                     ",\"p50\":%" PRId64 ",\"p95\":%" PRId64 ",\"p99\":%" PRId64
                     ",\"least\":%" PRId64 ",\"most\":%" PRId64,
-                    v.n, v.usual_ns, llround(sum.mean_ns), sum.p50_ns,
-                    sum.p95_ns, sum.p99_ns, sum.least_ns, sum.most_ns);
+                    v.n, v.nominal_ns, llround(sum.mean_ns), sum.p50_ns,
+                    sum.p95_ns, sum.p99_ns, sum.min_ns, sum.max_ns);
     add_bars(&item, ns, v.n);
     lhi_text_puts(&item, "}");
     free(ns);

@@ -22,7 +22,7 @@ static lh_status add_pipeline(lhi_text *out, const lh_pipeline *p,
     lhi_text numbers = {0};
     lh_status status = lh_pipeline_format(p, &file, NULL, err);
     if (status == LH_OK)
-        status = lhi_pipeline_add_numbers(p, &numbers, err);
+        status = lhi_pipeline_serialize(p, &numbers, err);
     if (status == LH_OK) {
         add_member(out, "file", file);
         add_member(out, "pipeline", numbers.data);
@@ -54,19 +54,19 @@ lh_status lh_report_set_what_if(lh_report *report,
     lh_report_what_if w;
     lh_sim_options sim;
     lhi_text out = {0};
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_what_if, &w, what_if, err));
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &sim, w.sim, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_report_what_if, &w, what_if, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &sim, w.sim, err));
     if (w.after_ns < 0 || !(w.tokens >= 0 && w.tokens <= 1e18) ||
         !(w.mfu >= 0 && w.mfu <= 1e6))
         return lhi_fail(err, LH_EINVAL,
                         "after_ns, tokens or mfu is out of range");
-    if (!lhi_utf8_ok(w.method))
+    if (!lhi_is_utf8(w.method))
         return lhi_fail(err, LH_EINVAL, "a method is not UTF-8 text");
     if (sim.delegated || lh_pipeline_has_host(w.pipeline))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "delegated messages and host memory are not simulated "
                         "within a page");
-    bool own = sim.own_receives || sim.receives != LH_RECEIVES_EARLY;
+    bool own = sim.override_receives || sim.receives != LH_RECEIVES_EARLY;
     lhi_text_printf(&out,
                     "{\"receives\":%d,\"coupled\":%" PRIu32 ",\"fifo\":%d",
                     own ? (int)sim.receives : -1, sim.coupled_queue, sim.fifo);

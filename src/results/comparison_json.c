@@ -12,11 +12,11 @@
 static bool add_numbers(json_t *row, const lh_comparison *x,
                         const lh_compare_base *base, const lh_outcome *o)
 {
-    bool ok = lhi_json_set(row, "objective_s", lhi_seconds_json(o->ns));
+    bool ok = lhi_json_set(row, "objective_s", lhi_json_seconds(o->ns));
     if (x->iterations)
         ok = ok &&
              lhi_json_set(row, "iteration_s",
-                          lhi_seconds_json(o->makespan_ns + base->after_ns));
+                          lhi_json_seconds(o->makespan_ns + base->after_ns));
     ok = ok && lhi_json_set(row, "bubble_ratio", json_real(o->bubble_ratio));
     json_t *peaks = json_array();
     for (uint32_t d = 0; peaks && d < lh_pipeline_n_devices(base->pipeline);
@@ -24,7 +24,7 @@ static bool add_numbers(json_t *row, const lh_comparison *x,
         peaks = lhi_json_append(peaks, json_integer(o->peaks[d]));
     ok = lhi_json_set(row, "peak_memory", peaks) && ok;
     if (o->jitter.samples)
-        ok = ok && lhi_json_set(row, "jitter", lhi_jitter_json(&o->jitter));
+        ok = ok && lhi_json_set(row, "jitter", lhi_json_jitter(&o->jitter));
     return ok;
 }
 
@@ -36,18 +36,18 @@ static json_t *row_json(const lh_comparison *x, uint32_t latency,
     const lh_compare_base *base = &x->bases[who->base];
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:o, s:o}", "method", who->method, "pipeline",
-        base->name, "status", lh_outcome_word(o), "makespan_s",
-        o->status == LH_OK ? lhi_seconds_json(o->makespan_ns) : json_null(),
-        "lower_bound_s", lhi_seconds_json(o->bound_ns));
+        base->name, "status", lh_outcome_status_name(o), "makespan_s",
+        o->status == LH_OK ? lhi_json_seconds(o->makespan_ns) : json_null(),
+        "lower_bound_s", lhi_json_seconds(o->bound_ns));
     bool ok = row != NULL;
     if (ok && o->latency_ns >= 0)
-        ok = lhi_json_set(row, "latency_s", lhi_seconds_json(o->latency_ns));
+        ok = lhi_json_set(row, "latency_s", lhi_json_seconds(o->latency_ns));
     if (ok && o->transfer_ns >= 0)
-        ok = lhi_json_set(row, "transfer_s", lhi_seconds_json(o->transfer_ns));
+        ok = lhi_json_set(row, "transfer_s", lhi_json_seconds(o->transfer_ns));
     if (ok)
         ok = o->status == LH_OK ? add_numbers(row, x, base, o)
                                 : lhi_json_set(row, "why", json_string(o->why));
-    return lhi_json_done(row, ok);
+    return lhi_json_finish(row, ok);
 }
 
 lh_status lh_comparison_format(const lh_comparison *x, char **text, size_t *len,
@@ -64,5 +64,5 @@ lh_status lh_comparison_format(const lh_comparison *x, char **text, size_t *len,
                 rows = lhi_json_append(rows, row_json(x, l, t, ranking[i]));
         }
     free(ranking);
-    return lhi_json_print(json_pack("{s:o}", "rows", rows), 2, text, len, err);
+    return lhi_json_format_indented(json_pack("{s:o}", "rows", rows), 2, text, len, err);
 }

@@ -22,7 +22,7 @@ static json_t *map_json(const double *values, const uint32_t *numbers,
     for (uint32_t i = 0; map && i < n; i++) {
         char key[16];
         snprintf(key, sizeof key, "%" PRIu32, numbers ? numbers[i] : i);
-        map = lhi_json_done(map, lhi_json_set(map, key, json_real(values[i])));
+        map = lhi_json_finish(map, lhi_json_set(map, key, json_real(values[i])));
     }
     return map;
 }
@@ -32,7 +32,7 @@ static json_t *operations_json(const lh_diagnosis *d)
     json_t *map = json_object();
     for (uint32_t i = 0; map && i < LH_N_OPERATIONS; i++)
         if (d->by_operation[i] > 0)
-            map = lhi_json_done(
+            map = lhi_json_finish(
                 map, lhi_json_set(map, lh_operation_name((lh_operation)i),
                                   json_real(d->by_operation[i])));
     return map;
@@ -45,9 +45,9 @@ static json_t *steps_json(const lh_diagnosis *d)
         list = lhi_json_append(
             list, json_pack("{s:I, s:o, s:o, s:o}", "step",
                             (json_int_t)d->steps[i].step, "measured_s",
-                            lhi_seconds_json(d->steps[i].measured_ns), "t_s",
-                            lhi_seconds_json(d->steps[i].t_ns), "ideal_s",
-                            lhi_seconds_json(d->steps[i].ideal_ns)));
+                            lhi_json_seconds(d->steps[i].measured_ns), "t_s",
+                            lhi_json_seconds(d->steps[i].t_ns), "ideal_s",
+                            lhi_json_seconds(d->steps[i].ideal_ns)));
     return list;
 }
 
@@ -59,23 +59,23 @@ static json_t *slow_json(const lh_diagnosis *d)
                                         [LH_SLOW_MICROBATCHES] =
                                             "microbatches"};
     json_t *list = json_array();
-    for (uint32_t i = 0; list && i < d->n_slow_things; i++) {
-        const lh_slow_thing *t = &d->slow_things[i];
+    for (uint32_t i = 0; list && i < d->n_slow_components; i++) {
+        const lh_slow_component *t = &d->slow_components[i];
         json_t *j = json_pack(
-            "{s:s, s:f, s:I, s:I, s:I, s:b, s:o, s:b}", "what", names[t->what],
+            "{s:s, s:f, s:I, s:I, s:I, s:b, s:o, s:b}", "what", names[t->kind],
             "ratio", t->ratio, "steps", (json_int_t)t->n_steps, "from",
-            (json_int_t)t->from, "until", (json_int_t)t->until, "to_the_end",
-            t->to_the_end, "cost_s", lhi_seconds_json(t->cost_ns), "hidden",
+            (json_int_t)t->first_step, "until", (json_int_t)t->last_step, "to_the_end",
+            t->is_ongoing, "cost_s", lhi_json_seconds(t->cost_ns), "hidden",
             t->hidden);
         bool ok = j != NULL;
         if (ok && t->stage != LH_NONE)
             ok = lhi_json_set(j, "stage", json_integer(t->stage));
-        if (ok && t->what == LH_SLOW_LINK)
-            ok = lhi_json_set(j, "to", json_integer(t->to));
+        if (ok && t->kind == LH_SLOW_LINK)
+            ok = lhi_json_set(j, "to", json_integer(t->to_stage));
         if (ok && t->replica != LH_NONE)
             ok = lhi_json_set(j, "replica",
                               json_integer(d->replicas[t->replica]));
-        list = lhi_json_append(list, lhi_json_done(j, ok));
+        list = lhi_json_append(list, lhi_json_finish(j, ok));
     }
     return list;
 }
@@ -83,12 +83,12 @@ static json_t *slow_json(const lh_diagnosis *d)
 static json_t *helps_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; list && i < d->n_helps; i++)
+    for (uint32_t i = 0; list && i < d->n_remedies; i++)
         list = lhi_json_append(
-            list, json_pack("{s:s, s:s, s:o, s:f}", "what", d->helps[i].what,
-                            "assumes", d->helps[i].assumes, "predicted_s",
-                            lhi_seconds_json(d->helps[i].predicted_ns), "gain",
-                            d->helps[i].gain));
+            list, json_pack("{s:s, s:s, s:o, s:f}", "what", d->remedies[i].action,
+                            "assumes", d->remedies[i].assumptions, "predicted_s",
+                            lhi_json_seconds(d->remedies[i].predicted_ns), "gain",
+                            d->remedies[i].gain));
     return list;
 }
 
@@ -97,18 +97,18 @@ static json_t *helps_json(const lh_diagnosis *d)
 static json_t *shown_json(const char *text)
 {
     char shown[1024];
-    lh_text_show(text, strlen(text), shown, sizeof shown);
+    lh_text_escape(text, strlen(text), shown, sizeof shown);
     return json_string(shown);
 }
 
 static json_t *remarks_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; list && i < d->n_remarks; i++)
+    for (uint32_t i = 0; list && i < d->n_defects; i++)
         list = lhi_json_append(
-            list, json_pack("{s:s, s:I, s:o}", "kind", d->remarks[i].kind, "n",
-                            (json_int_t)d->remarks[i].n, "text",
-                            shown_json(d->remarks[i].text)));
+            list, json_pack("{s:s, s:I, s:o}", "kind", d->defects[i].kind, "n",
+                            (json_int_t)d->defects[i].n, "text",
+                            shown_json(d->defects[i].text)));
     return list;
 }
 
@@ -125,7 +125,7 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
-json_t *lhi_diagnosis_json(const lh_diagnosis *d)
+json_t *lhi_json_diagnosis(const lh_diagnosis *d)
 {
     json_t *j = json_pack(
         "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}", "n_steps",
@@ -147,11 +147,11 @@ json_t *lhi_diagnosis_json(const lh_diagnosis *d)
         lhi_json_set(j, "helps", helps_json(d)) &&
         lhi_json_set(j, "steps", steps_json(d)) &&
         lhi_json_set(j, "remarks", remarks_json(d));
-    return lhi_json_done(j, ok);
+    return lhi_json_finish(j, ok);
 }
 
 lh_status lh_diagnosis_format(const lh_diagnosis *d, char **text, size_t *len,
                               lh_error *err)
 {
-    return lhi_json_print(lhi_diagnosis_json(d), 2, text, len, err);
+    return lhi_json_format_indented(lhi_json_diagnosis(d), 2, text, len, err);
 }

@@ -48,7 +48,7 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
     }
     const bool ok = object && lhi_json_set(object, "seed",
                                            json_integer((json_int_t)run->seed));
-    return lhi_json_done(object, ok);
+    return lhi_json_finish(object, ok);
 }
 
 static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
@@ -77,6 +77,6 @@ lh_status lh_optical_format(const lh_scenario *scenario,
         ok = lhi_json_set(policies, optical->policies[i].name,
                           policy_json(t, &optical->policies[i]));
     json_t *j = json_pack("{s:s, s:o}", "topology", lh_topology_name(t),
-                          "policies", lhi_json_done(policies, ok));
-    return lhi_json_print(j, 2, text, len, err);
+                          "policies", lhi_json_finish(policies, ok));
+    return lhi_json_format_indented(j, 2, text, len, err);
 }

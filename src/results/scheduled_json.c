@@ -18,7 +18,7 @@ static json_t *engines_json(const lh_scheduled *s)
             json_pack("{s:s, s:b, s:I, s:I, s:I, s:o}", "name", e->name, "on",
                       e->on, "effort", (json_int_t)e->effort, "calls",
                       (json_int_t)e->calls, "improved", (json_int_t)e->improved,
-                      "gained_s", lhi_seconds_json(e->gained_ns)));
+                      "gained_s", lhi_json_seconds(e->gained_ns)));
     }
     return all;
 }
@@ -52,16 +52,16 @@ static bool add_rest(json_t *j, const lh_scheduled *s)
     if (lh_pipeline_has_host(s->pipeline))
         ok = ok &&
              lhi_json_set(j, "host_memory",
-                          lhi_hosted_json(s->pipeline,
+                          lhi_json_host_memory(s->pipeline,
                                           json_object_get(j, "peak_memory")));
     if (s->fifo_ns > 0)
         ok = ok &&
-             lhi_json_set(j, "fifo_makespan_s", lhi_seconds_json(s->fifo_ns));
-    if (s->parts_ns > 0)
+             lhi_json_set(j, "fifo_makespan_s", lhi_json_seconds(s->fifo_ns));
+    if (s->split_ns > 0)
         ok = ok &&
              lhi_json_set(j, "whole_cost_s",
-                          lhi_seconds_json(lh_timeline_makespan(s->timeline) -
-                                           s->parts_ns));
+                          lhi_json_seconds(lh_timeline_makespan(s->timeline) -
+                                           s->split_ns));
     if (s->certificate && s->proof)
         ok = ok && lhi_json_set(j, "certificate",
                                 json_pack("{s:s, s:s}", "file", s->certificate,
@@ -81,26 +81,26 @@ static json_t *scheduled_json(const lh_scheduled *s)
     json_t *j = json_pack(
         "{s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:f, s:o, s:s, s:f}", "method",
         s->method, "requested", s->requested, "makespan_s",
-        lhi_seconds_json(lh_timeline_makespan(t)), "lower_bound_s",
-        lhi_seconds_json(bound), "gap",
+        lhi_json_seconds(lh_timeline_makespan(t)), "lower_bound_s",
+        lhi_json_seconds(bound), "gap",
         bound > 0 ? (double)(ns - bound) / (double)bound : 0.0, "limited_by",
         s->limited_by, "status", ns == bound ? "optimal" : "feasible",
         "bubble_ratio", lh_timeline_bubble_ratio(t), "peak_memory",
-        lhi_peaks_json(t), "memory_unit", lh_pipeline_memory_unit(s->pipeline),
+        lhi_json_peak_memory(t), "memory_unit", lh_pipeline_memory_unit(s->pipeline),
         "seconds", s->seconds);
-    return lhi_json_done(j, add_rest(j, s));
+    return lhi_json_finish(j, add_rest(j, s));
 }
 
 lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
                               size_t *len, lh_error *err)
 {
     lh_scheduled s;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_scheduled, &s, scheduled, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_scheduled, &s, scheduled, err));
     if (!s.requested || !s.method || !s.pipeline || !s.limited_by ||
         (s.n_engines && !s.engines))
         return lhi_fail(err, LH_EINVAL,
                         "lh_scheduled: requested, method, pipeline, limited_by "
                         "and its engines have to be there");
-    return lhi_json_print(s.timeline ? scheduled_json(&s) : infeasible_json(&s),
+    return lhi_json_format_indented(s.timeline ? scheduled_json(&s) : infeasible_json(&s),
                           2, text, len, err);
 }

@@ -11,15 +11,15 @@
 
 static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
 {
-    char pass[LH_PASS_TEXT];
+    char pass[LH_PASS_TEXT_SIZE];
     json_t *j =
         json_pack("{s:s, s:o, s:o, s:I}", "kind", lh_segment_name(s->kind),
-                  "start_s", lhi_seconds_json(s->start_ns), "end_s",
-                  lhi_seconds_json(s->end_ns), "device", (json_int_t)s->device);
+                  "start_s", lhi_json_seconds(s->start_ns), "end_s",
+                  lhi_json_seconds(s->end_ns), "device", (json_int_t)s->device);
     bool ok = s->kind == LH_SEGMENT_COLLECTIVE
                   ? lhi_json_set(j, "chunk", json_integer(s->pass.chunk))
                   : lhi_json_set(j, "pass",
-                                 json_string(lh_pass_text(&s->pass, pass)));
+                                 json_string(lh_pass_format(&s->pass, pass)));
     if (s->kind == LH_SEGMENT_COPY)
         ok = ok && lhi_json_set(j, "back", json_boolean(s->pass.kind != LH_F));
     if (s->kind == LH_SEGMENT_TRANSFER || s->kind == LH_SEGMENT_LATENCY) {
@@ -30,7 +30,7 @@ static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
                                     json_string(lh_timeline_resource_name(
                                         timeline, m->resource)));
     }
-    return lhi_json_done(j, ok);
+    return lhi_json_finish(j, ok);
 }
 
 static json_t *path_json(const lh_simulated *s)
@@ -50,8 +50,8 @@ static json_t *bubble_json(const lh_simulated *s)
     bool ok = map != NULL;
     for (uint32_t i = 0; ok && i < LH_N_CAUSES; i++)
         ok = lhi_json_set(map, lh_cause_name((lh_cause)i),
-                          lhi_seconds_json(idle[i]));
-    return lhi_json_done(map, ok);
+                          lhi_json_seconds(idle[i]));
+    return lhi_json_finish(map, ok);
 }
 
 static json_t *links_json(const lh_simulated *s)
@@ -65,9 +65,9 @@ static json_t *links_json(const lh_simulated *s)
             list,
             json_pack("{s:s, s:I, s:o, s:f, s:o, s:I}", "name", links[i].name,
                       "messages", (json_int_t)links[i].n_messages, "busy_s",
-                      lhi_seconds_json(links[i].busy_ns), "utilisation",
+                      lhi_json_seconds(links[i].busy_ns), "utilisation",
                       total > 0 ? (double)links[i].busy_ns / total : 0.0,
-                      "queued_s", lhi_seconds_json(links[i].queued_ns),
+                      "queued_s", lhi_json_seconds(links[i].queued_ns),
                       "max_queue", (json_int_t)links[i].max_queue));
     return list;
 }
@@ -82,11 +82,11 @@ static json_t *boundary_json(const lh_slack *slack, uint32_t i)
         json_pack("{s:[I, I], s:I, s:I, s:o, s:o}", "between", (json_int_t)i,
                   (json_int_t)i + 1, "warmup", (json_int_t)slack->warmup,
                   "slackness", (json_int_t)slack->slackness, "tolerates_s",
-                  any || most < 0 ? json_null() : lhi_seconds_json(most),
-                  "delay_s", lhi_seconds_json(slack->delay_ns));
+                  any || most < 0 ? json_null() : lhi_json_seconds(most),
+                  "delay_s", lhi_json_seconds(slack->delay_ns));
     const bool ok =
         j && (!any || lhi_json_set(j, "tolerates_any", json_true()));
-    return lhi_json_done(j, ok);
+    return lhi_json_finish(j, ok);
 }
 
 static json_t *slack_json(const lh_simulated *s)
@@ -118,10 +118,10 @@ static bool has_dp_links(const lh_pipeline *p)
     return false;
 }
 
-static lh_status read_told(const lh_simulated *given, lh_simulated *s,
+static lh_status copy_input(const lh_simulated *given, lh_simulated *s,
                            lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_simulated, s, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_simulated, s, given, err));
     if (!s->name || !s->pipeline || !s->schedule || !s->timeline ||
         !s->analysis)
         return lhi_fail(err, LH_EINVAL,
@@ -152,7 +152,7 @@ lh_status lh_simulated_bound(const lh_simulated *simulated, lh_bound *out,
 {
     lh_simulated s;
     lh_bound bound;
-    LHI_TRY(read_told(simulated, &s, err));
+    LHI_TRY(copy_input(simulated, &s, err));
     LHI_TRY(find_bound(&s, &bound, err));
     *out = bound;
     return LH_OK;
@@ -166,17 +166,17 @@ static int64_t after_ns(const lh_simulated *s)
 
 /* Builds the jitter statistics; for a plan they refer to whole iterations, as
  * in the plan itself. */
-static json_t *varied_json(const lh_simulated *s)
+static json_t *jitter_json(const lh_simulated *s)
 {
     const int64_t after = after_ns(s);
     const lh_jitter_result r = {.samples = s->jitter->samples,
                                 .mean_ns = s->jitter->mean_ns + (double)after,
-                                .least_ns = s->jitter->least_ns + after,
+                                .min_ns = s->jitter->min_ns + after,
                                 .p50_ns = s->jitter->p50_ns + after,
                                 .p95_ns = s->jitter->p95_ns + after,
                                 .p99_ns = s->jitter->p99_ns + after,
-                                .most_ns = s->jitter->most_ns + after};
-    json_t *j = lhi_jitter_json(&r);
+                                .max_ns = s->jitter->max_ns + after};
+    json_t *j = lhi_json_jitter(&r);
     if (j && !lhi_json_set(j, "of",
                            json_string(s->plan ? "iteration" : "makespan"))) {
         json_decref(j);
@@ -200,16 +200,16 @@ static bool add_rest(json_t *j, const lh_simulated *s, const lh_bound *bound)
     if (lh_pipeline_has_host(s->pipeline))
         ok = ok &&
              lhi_json_set(j, "host_memory",
-                          lhi_hosted_json(s->pipeline,
+                          lhi_json_host_memory(s->pipeline,
                                           json_object_get(j, "peak_memory")));
     if (s->plan)
         ok = ok &&
              lhi_json_set(j, "iteration_s",
-                          lhi_seconds_json(ns + after_ns(s)));
+                          lhi_json_seconds(ns + after_ns(s)));
     if (has_dp_links(s->pipeline))
         ok = ok && lhi_json_set(j, "dp_links", dp_links_json(s->pipeline));
     if (s->jitter)
-        ok = ok && lhi_json_set(j, "jitter", varied_json(s));
+        ok = ok && lhi_json_set(j, "jitter", jitter_json(s));
     return ok;
 }
 
@@ -218,7 +218,7 @@ lh_status lh_simulated_format(const lh_simulated *simulated, char **text,
 {
     lh_simulated s;
     lh_bound bound;
-    LHI_TRY(read_told(simulated, &s, err));
+    LHI_TRY(copy_input(simulated, &s, err));
     LHI_TRY(find_bound(&s, &bound, err));
     const lh_timeline *t = s.timeline;
     const bool first = s.objective == LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
@@ -227,16 +227,16 @@ lh_status lh_simulated_format(const lh_simulated *simulated, char **text,
         "{s:s, s:o, s:o, s:s, s:o, s:o, s:f, s:o, s:s, s:b, s:o, s:o, s:o, "
         "s:o}",
         "schedule", s.name, "makespan_s",
-        lhi_seconds_json(lh_timeline_makespan(t)), "first_device_s",
-        lhi_seconds_json(first_ns), "objective",
+        lhi_json_seconds(lh_timeline_makespan(t)), "first_device_s",
+        lhi_json_seconds(first_ns), "objective",
         first ? "first-device" : "makespan", "objective_s",
-        lhi_seconds_json(first ? first_ns : lh_timeline_makespan(t)),
-        "lower_bound_s", lhi_seconds_json(bound.ns), "bubble_ratio",
-        lh_timeline_bubble_ratio(t), "peak_memory", lhi_peaks_json(t),
+        lhi_json_seconds(first ? first_ns : lh_timeline_makespan(t)),
+        "lower_bound_s", lhi_json_seconds(bound.ns), "bubble_ratio",
+        lh_timeline_bubble_ratio(t), "peak_memory", lhi_json_peak_memory(t),
         "memory_unit", lh_pipeline_memory_unit(s.pipeline), "fits",
         lh_timeline_fits(t, NULL), "bubble_s", bubble_json(&s), "links",
         links_json(&s), "slack", slack_json(&s), "critical_path",
         path_json(&s));
-    return lhi_json_print(lhi_json_done(j, add_rest(j, &s, &bound)), 2, text,
+    return lhi_json_format_indented(lhi_json_finish(j, add_rest(j, &s, &bound)), 2, text,
                           len, err);
 }

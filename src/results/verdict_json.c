@@ -38,13 +38,13 @@ lh_status lh_verdict_format(const lh_verdict *verdict,
     json_t *j = json_pack(
         "{s:b, s:o, s:I, s:o, s:o}", "valid", lh_verdict_valid(verdict),
         "violations", list, "n_violations", (json_int_t)total, "makespan_s",
-        ns < 0 ? json_null() : lhi_seconds_json(ns), "peak_memory", peaks);
+        ns < 0 ? json_null() : lhi_json_seconds(ns), "peak_memory", peaks);
     bool ok = j != NULL;
     if (lh_pipeline_has_host(pipeline))
         ok = ok &&
-             lhi_json_set(j, "host_memory", lhi_hosted_json(pipeline, peaks));
+             lhi_json_set(j, "host_memory", lhi_json_host_memory(pipeline, peaks));
     ok = ok &&
          (!claims || !certificate ||
           lhi_json_set(j, "certificate", claims_json(certificate, claims)));
-    return lhi_json_print(lhi_json_done(j, ok), 2, text, len, err);
+    return lhi_json_format_indented(lhi_json_finish(j, ok), 2, text, len, err);
 }

@@ -18,7 +18,7 @@ static lh_status find_makespan(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-lh_status lh_weigh_links(const lh_pipeline *pipeline,
+lh_status lh_schedule_drop_useless_link_orders(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_sim_options *options, lh_schedule **plain,
                          int64_t *fifo_ns, lh_error *err)
@@ -26,7 +26,7 @@ lh_status lh_weigh_links(const lh_pipeline *pipeline,
     lh_sim_options sim;
     int64_t ordered = 0, fifo = 0;
     lh_schedule *without = NULL;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &sim, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &sim, options, err));
     const bool wanted = !sim.fifo;
     if (lh_schedule_n_link_orders(schedule) > 0) {
         if (wanted) {

@@ -31,7 +31,7 @@ static lh_elastic_case describe(const lh_pipeline *p)
 }
 
 /* Writes the plan's order for every device. */
-static void put_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
+static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
                        lhi_orders *out)
 {
     for (uint32_t d = 0; d < out->n_devices; d++) {
@@ -43,7 +43,7 @@ static void put_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 /* Builds a plan from the groups in the options. Without `dequeue`, uses as many
  * equal groups as in `enqueue`. */
-static lh_status given_groups(const lh_elastic_case *g,
+static lh_status build_plan_from_options(const lh_elastic_case *g,
                               const lh_method_options *o, lhi_arena *mem,
                               lh_elastic_plan **out, lh_error *err)
 {
@@ -66,7 +66,7 @@ static lh_status given_groups(const lh_elastic_case *g,
 
 /* Finds the queue that is fastest by the closed form among those that fit;
  * ties: the shorter. */
-static lh_status best_queue(const lh_elastic_case *g, const lh_pipeline *p,
+static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
                             lhi_orders *orders, lh_elastic_plan **out,
                             lh_error *err)
 {
@@ -82,14 +82,14 @@ static lh_status best_queue(const lh_elastic_case *g, const lh_pipeline *p,
             lh_elastic_plan_free(best);
             return lhi_fail_nomem(err);
         }
-        int64_t held = lh_elastic_passes(g, plan, 1);
-        if (held >= too_many || (best && lh_elastic_time(g, plan, 0) >=
-                                             lh_elastic_time(g, best, 0))) {
+        int64_t held = lh_elastic_resident_passes(g, plan, 1);
+        if (held >= too_many || (best && lh_elastic_iteration_ns(g, plan, 0) >=
+                                             lh_elastic_iteration_ns(g, best, 0))) {
             lh_elastic_plan_free(plan);
             continue;
         }
-        put_orders(g, plan, orders);
-        status = lhi_orders_fit(orders, p, &why);
+        write_orders(g, plan, orders);
+        status = lhi_orders_check_memory(orders, p, &why);
         if (status == LH_OK) {
             lh_elastic_plan_free(best);
             best = plan;
@@ -116,7 +116,7 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                            lh_elastic_plan **out, lh_error *err)
 {
     if (o->enqueue)
-        return given_groups(g, o, orders->mem, out, err);
+        return build_plan_from_options(g, o, orders->mem, out, err);
     if (!o->dequeue && p->n_enqueue > 0) {
         lh_elastic_plan wanted = {.n_enqueue = p->n_enqueue,
                                   .enqueue = p->enqueue,
@@ -136,7 +136,7 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                         "needs at least as many microbatches as the %" PRIu32
                         " devices, not %" PRIu32,
                         g->stages, g->microbatches);
-    return best_queue(g, p, orders, out, err);
+    return find_best_queue(g, p, orders, out, err);
 }
 
 lh_status lhi_elastic(const lh_pipeline *pipeline,
@@ -151,7 +151,7 @@ lh_status lhi_elastic(const lh_pipeline *pipeline,
         lhi_orders_fini(out);
         return status;
     }
-    put_orders(&g, plan, out);
+    write_orders(&g, plan, out);
     lh_elastic_plan_free(plan);
     return LH_OK;
 }

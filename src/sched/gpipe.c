@@ -13,12 +13,12 @@ lh_status lhi_gpipe(const lh_pipeline *pipeline,
     for (uint32_t c = 0; c < pipeline->n_chunks; c++) {
         lhi_order *order = &out->devices[pipeline->chunks[c].device];
         for (uint32_t m = 0; m < pipeline->n_microbatches; m++)
-            lhi_put(order, LH_F, c, m);
+            lhi_order_add_pass(order, LH_F, c, m);
     }
     for (uint32_t c = pipeline->n_chunks; c-- > 0;) {
         lhi_order *order = &out->devices[pipeline->chunks[c].device];
         for (uint32_t m = 0; m < pipeline->n_microbatches; m++)
-            lhi_put(order, LH_B, c, m);
+            lhi_order_add_pass(order, LH_B, c, m);
     }
     return LH_OK;
 }

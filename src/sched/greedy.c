@@ -5,31 +5,31 @@
 #include "sched/planner.h"
 
 /* The candidate among a device's Fs, or Ds, at a given time. */
-typedef struct menu {
+typedef struct candidate {
     uint32_t chunk; /* selected chunk; LH_NONE: none */
     bool refused;   /* memory blocks every startable pass */
-} menu;
+} candidate;
 
 /* Returns the earliest start for an F or D that fits into memory. */
-static int64_t earliest(const lhi_plan_device *d, int64_t room)
+static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
 {
     if (d->f.nodes[1].ready_need <= room || d->d.nodes[1].ready_need <= room)
         return d->free_ns;
-    int64_t f_ns = lhi_offers_next(&d->f, room);
-    int64_t d_ns = lhi_offers_next(&d->d, room);
+    int64_t f_ns = lhi_ready_queue_get_next_arrival(&d->f, room);
+    int64_t d_ns = lhi_ready_queue_get_next_arrival(&d->d, room);
     return f_ns < d_ns ? f_ns : d_ns;
 }
 
 /* Selects a pass that can start by `by_ns`; among several chunks, the furthest
  * along the path. */
-static menu list_menu(const lhi_plan_device *d, const lhi_offers *offers,
+static candidate find_candidate(const lhi_dispatcher_device *d, const lhi_ready_queue *offers,
                       int64_t room, int64_t by_ns)
 {
-    const lhi_pass_offer *all = &offers->nodes[1];
-    menu m = {.chunk = LH_NONE};
-    uint32_t nth = lhi_offers_ready(offers, room);
+    const lhi_ready_entry *all = &offers->nodes[1];
+    candidate m = {.chunk = LH_NONE};
+    uint32_t nth = lhi_ready_queue_find_ready(offers, room);
     if (nth == LH_NONE)
-        nth = lhi_offers_later(offers, room, by_ns);
+        nth = lhi_ready_queue_find_later(offers, room, by_ns);
     if (nth != LH_NONE)
         m.chunk = d->chunks[nth];
     else
@@ -40,8 +40,8 @@ static menu list_menu(const lhi_plan_device *d, const lhi_offers *offers,
 /* Returns the preferred kind. Warm-up lasts until the first D is ready; waiting
  * until it has run would admit one more F before it. Tear-down starts when no F
  * is left. */
-static lh_pass_kind wanted(const lhi_planner *p, const lhi_plan_device *d,
-                           const menu *back)
+static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p, const lhi_dispatcher_device *d,
+                           const candidate *back)
 {
     if (d->f_left == 0)
         return LH_D;
@@ -53,21 +53,21 @@ static lh_pass_kind wanted(const lhi_planner *p, const lhi_plan_device *d,
 }
 
 /* Dispatch policy: chooses F, D or a W part for a device. */
-static lhi_choice choose(const lhi_planner *p, uint32_t device,
+static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                          const void *policy)
 {
     (void)policy;
-    const lhi_plan_device *d = &p->devices[device];
-    int64_t room = lhi_plan_room(d);
-    int64_t at = d->w_pending ? d->free_ns : earliest(d, room);
-    lhi_choice choice = {.start_ns = at, .kind = LH_W};
+    const lhi_dispatcher_device *d = &p->devices[device];
+    int64_t room = lhi_dispatcher_get_headroom(d);
+    int64_t at = d->w_pending ? d->free_ns : find_earliest_start(d, room);
+    lhi_dispatcher_choice choice = {.start_ns = at, .kind = LH_W};
     if (at == LHI_NEVER)
         return choice;
-    menu f = list_menu(d, &d->f, room, at),
-         back = list_menu(d, &d->d, room, at);
-    lh_pass_kind first = wanted(p, d, &back);
-    const menu *good = first == LH_F ? &f : &back;
-    const menu *other = first == LH_F ? &back : &f;
+    candidate f = find_candidate(d, &d->f, room, at),
+         back = find_candidate(d, &d->d, room, at);
+    lh_pass_kind first = get_preferred_kind(p, d, &back);
+    const candidate *good = first == LH_F ? &f : &back;
+    const candidate *other = first == LH_F ? &back : &f;
     if (good->chunk != LH_NONE) {
         choice.kind = first;
         choice.chunk = good->chunk;
@@ -80,17 +80,17 @@ static lhi_choice choose(const lhi_planner *p, uint32_t device,
     return choice;
 }
 
-lh_status lhi_greedy_sparing(const lh_pipeline *pipeline,
+lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
                              const lh_method_options *options,
                              uint32_t quarters, lhi_orders *out, lh_error *err)
 {
     uint32_t n_parts = pipeline->joint ? 1 : options->sub_blocks;
-    return lhi_planner_run(pipeline, n_parts, quarters, choose, NULL, out, err);
+    return lhi_dispatcher_run(pipeline, n_parts, quarters, choose, NULL, out, err);
 }
 
 lh_status lhi_greedy(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
 {
-    return lhi_greedy_sparing(pipeline, options, 0, out, err);
+    return lhi_greedy_run_with_reserve(pipeline, options, 0, out, err);
 }

@@ -12,19 +12,19 @@
 #include "base/whole.h"
 
 /* Dimensions of the interleaved order. */
-typedef struct walk {
+typedef struct order_shape {
     uint32_t devices, legs, group; /* legs: chunks per device */
-} walk;
+} order_shape;
 
 /* Adds the k-th forward or backward on `device`. */
-static void put_kth(const walk *w, lhi_order *order, uint32_t device,
+static void add_kth_pass(const order_shape *w, lhi_order *order, uint32_t device,
                     uint32_t k, bool forward)
 {
     uint32_t group = k / (w->group * w->legs);
     uint32_t leg = k / w->group % w->legs;
     if (!forward)
         leg = w->legs - 1 - leg;
-    lhi_put(order, forward ? LH_F : LH_B, leg * w->devices + device,
+    lhi_order_add_pass(order, forward ? LH_F : LH_B, leg * w->devices + device,
             group * w->group + k % w->group);
 }
 
@@ -33,9 +33,9 @@ lh_status lhi_interleaved_1f1b(const lh_pipeline *pipeline,
                                lhi_orders *out, lh_error *err)
 {
     (void)options;
-    walk w = {.devices = pipeline->n_devices};
+    order_shape w = {.devices = pipeline->n_devices};
     w.legs = pipeline->n_chunks / w.devices;
-    w.group = lhi_least_divisor(pipeline->n_microbatches, w.devices);
+    w.group = lhi_find_divisor_at_least(pipeline->n_microbatches, w.devices);
     LHI_TRY(lhi_orders_init(out, pipeline, 2, err));
     for (uint32_t d = 0; d < w.devices; d++) {
         lhi_order *order = &out->devices[d];
@@ -43,13 +43,13 @@ lh_status lhi_interleaved_1f1b(const lh_pipeline *pipeline,
         uint64_t warmup = 2 * (uint64_t)(w.devices - 1 - d) +
                           (uint64_t)(w.legs - 1) * w.group;
         while (f < warmup && f < total)
-            put_kth(&w, order, d, f++, true);
+            add_kth_pass(&w, order, d, f++, true);
         while (f < total) {
-            put_kth(&w, order, d, f++, true);
-            put_kth(&w, order, d, b++, false);
+            add_kth_pass(&w, order, d, f++, true);
+            add_kth_pass(&w, order, d, b++, false);
         }
         while (b < total)
-            put_kth(&w, order, d, b++, false);
+            add_kth_pass(&w, order, d, b++, false);
     }
     return LH_OK;
 }

@@ -21,7 +21,7 @@ const lhi_method lhi_methods[] = {
 #define METHOD_ROW(name, function, chunks, backward, kind, about)              \
     {name,                                                                     \
      function,                                                                 \
-     LHI_LIE_##chunks,                                                         \
+     LHI_CHUNK_LAYOUT_##chunks,                                                         \
      BACKWARD_##backward == BACKWARD_SPLIT,                                    \
      LHI_METHOD_##kind,                                                        \
      about NEEDS_##chunks##_##backward},
@@ -30,7 +30,7 @@ const lhi_method lhi_methods[] = {
 };
 const uint32_t lhi_n_methods = sizeof lhi_methods / sizeof *lhi_methods;
 
-const lhi_method *lhi_method_named(const char *name)
+const lhi_method *lhi_method_find(const char *name)
 {
     for (uint32_t i = 0; name && i < lhi_n_methods; i++)
         if (strcmp(lhi_methods[i].name, name) == 0)
@@ -38,10 +38,10 @@ const lhi_method *lhi_method_named(const char *name)
     return NULL;
 }
 
-const lhi_method *lhi_method_at_a_glance(void)
+const lhi_method *lhi_method_get_representative(void)
 {
     uint32_t i = 0;
-    while (lhi_methods[i].kind != LHI_METHOD_GLANCE)
+    while (lhi_methods[i].kind != LHI_METHOD_REPRESENTATIVE)
         i++;
     return &lhi_methods[i];
 }
@@ -62,7 +62,7 @@ const char *lh_method_about(uint32_t method)
 }
 
 /* Reports an unknown method with the list of names. */
-static lh_status refuse_name(const char *name, lh_error *err)
+static lh_status report_unknown_name(const char *name, lh_error *err)
 {
     char names[256] = "";
     size_t used = 0;
@@ -82,25 +82,25 @@ static lh_status refuse_name(const char *name, lh_error *err)
 
 lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
 {
-    const lhi_method *method = lhi_method_named(name);
+    const lhi_method *method = lhi_method_find(name);
     if (!method)
-        return refuse_name(name, err);
+        return report_unknown_name(name, err);
     if (out)
         *out = (uint32_t)(method - lhi_methods);
     return LH_OK;
 }
 
-bool lh_method_is_choice(const char *name)
+bool lh_method_is_auto(const char *name)
 {
-    const lhi_method *method = lhi_method_named(name);
-    return method && method->kind == LHI_METHOD_CHOICE;
+    const lhi_method *method = lhi_method_find(name);
+    return method && method->kind == LHI_METHOD_META;
 }
 
 /* ---- pipeline requirements ---- */
 
 /* Checks the placement. On one device, chunks 0 and 1 form a V as well as a
  * loop. */
-static bool lies_as(const lh_pipeline *p, lh_placement placement)
+static bool has_placement(const lh_pipeline *p, lh_placement placement)
 {
     if (p->placement == placement)
         return true;
@@ -108,10 +108,10 @@ static bool lies_as(const lh_pipeline *p, lh_placement placement)
            p->n_chunks == 2;
 }
 
-static lh_status need_placement(const lh_pipeline *p, lh_placement placement,
+static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
                                 lh_error *err)
 {
-    if (lies_as(p, placement))
+    if (has_placement(p, placement))
         return LH_OK;
     return lhi_fail(
         err, LH_EUNSUPPORTED, "needs placement %s; that of this pipeline is %s",
@@ -119,7 +119,7 @@ static lh_status need_placement(const lh_pipeline *p, lh_placement placement,
 }
 
 /* Requires chunks that run down the devices and back again. */
-static lh_status need_waves(const lh_pipeline *p, lh_error *err)
+static lh_status check_waves(const lh_pipeline *p, lh_error *err)
 {
     uint32_t devices = p->n_devices;
     bool folded = p->n_chunks % devices == 0;
@@ -136,33 +136,33 @@ static lh_status need_waves(const lh_pipeline *p, lh_error *err)
                     "many on each; placement wave is that with two");
 }
 
-static lh_status need_chunks(const lh_pipeline *p, lhi_lie chunks,
+static lh_status check_chunk_layout(const lh_pipeline *p, lhi_chunk_layout chunks,
                              lh_error *err)
 {
     switch (chunks) {
-    case LHI_LIE_ANY:
+    case LHI_CHUNK_LAYOUT_ANY:
         return LH_OK;
-    case LHI_LIE_UD:
-        return need_placement(p, LH_PLACEMENT_UD, err);
-    case LHI_LIE_UD_LOOP:
-        if (lies_as(p, LH_PLACEMENT_UD))
+    case LHI_CHUNK_LAYOUT_UD:
+        return check_placement(p, LH_PLACEMENT_UD, err);
+    case LHI_CHUNK_LAYOUT_UD_LOOP:
+        if (has_placement(p, LH_PLACEMENT_UD))
             return LH_OK;
-        return need_placement(p, LH_PLACEMENT_LOOP, err);
-    case LHI_LIE_LOOP:
-        return need_placement(p, LH_PLACEMENT_LOOP, err);
-    case LHI_LIE_WAVE:
-        return need_placement(p, LH_PLACEMENT_WAVE, err);
-    case LHI_LIE_WAVES:
-        return need_waves(p, err);
+        return check_placement(p, LH_PLACEMENT_LOOP, err);
+    case LHI_CHUNK_LAYOUT_LOOP:
+        return check_placement(p, LH_PLACEMENT_LOOP, err);
+    case LHI_CHUNK_LAYOUT_WAVE:
+        return check_placement(p, LH_PLACEMENT_WAVE, err);
+    case LHI_CHUNK_LAYOUT_WAVES:
+        return check_waves(p, err);
     }
     return LH_OK;
 }
 
-lh_status lhi_method_make(const lhi_method *method, const lh_pipeline *pipeline,
+lh_status lhi_method_build_orders(const lhi_method *method, const lh_pipeline *pipeline,
                           const lh_method_options *options, lhi_orders *out,
                           lh_error *err)
 {
-    LHI_TRY(need_chunks(pipeline, method->chunks, err));
+    LHI_TRY(check_chunk_layout(pipeline, method->chunks, err));
     if (method->split && pipeline->joint)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "needs backward: split, with D and W as passes of "
@@ -170,7 +170,7 @@ lh_status lhi_method_make(const lhi_method *method, const lh_pipeline *pipeline,
     return method->make(pipeline, options, out, err);
 }
 
-bool lhi_method_refused(lh_status status)
+bool lhi_method_is_inapplicable(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
            status == LH_EDEADLOCK;
@@ -182,7 +182,7 @@ bool lhi_method_refused(lh_status status)
 static lh_status complete_options(const lh_method_options *given,
                                   lh_method_options *out, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_method_options, out, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_method_options, out, given, err));
     if (out->sub_blocks == 0)
         out->sub_blocks = 1;
     if (out->sub_blocks > LH_MAX_PARTS)
@@ -200,12 +200,12 @@ static lh_status make_schedule(const lhi_method *method,
                                lh_error *err)
 {
     lhi_orders orders;
-    LHI_TRY(lhi_method_make(method, pipeline, options, &orders, err));
+    LHI_TRY(lhi_method_build_orders(method, pipeline, options, &orders, err));
     if (!orders.method)
         orders.method = method->name;
-    lh_status status = lhi_orders_fit(&orders, pipeline, err);
+    lh_status status = lhi_orders_check_memory(&orders, pipeline, err);
     if (status == LH_OK)
-        status = lhi_orders_schedule(&orders, out, err);
+        status = lhi_orders_build_schedule(&orders, out, err);
     if (status == LH_OK && chosen)
         *chosen = orders.method;
     lhi_orders_fini(&orders);
@@ -218,11 +218,11 @@ lh_status lh_method_run(const char *name, const lh_pipeline *pipeline,
 {
     lh_method_options all;
     LHI_TRY(complete_options(options, &all, err));
-    const lhi_method *method = lhi_method_named(name);
+    const lhi_method *method = lhi_method_find(name);
     if (!method)
-        return refuse_name(name, err);
+        return report_unknown_name(name, err);
     lh_status status = make_schedule(method, pipeline, &all, out, chosen, err);
     if (status != LH_OK)
-        lhi_wrap(err, "%s", name);
+        lhi_fail_add_context(err, "%s", name);
     return status;
 }

@@ -13,13 +13,13 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
         lhi_order *order = &out->devices[d];
         uint32_t after = pipeline->n_devices - 1 - d, f = 0, b = 0;
         while (f < after && f < n)
-            lhi_put(order, LH_F, d, f++);
+            lhi_order_add_pass(order, LH_F, d, f++);
         while (f < n) {
-            lhi_put(order, LH_F, d, f++);
-            lhi_put(order, LH_B, d, b++);
+            lhi_order_add_pass(order, LH_F, d, f++);
+            lhi_order_add_pass(order, LH_B, d, b++);
         }
         while (b < n)
-            lhi_put(order, LH_B, d, b++);
+            lhi_order_add_pass(order, LH_B, d, b++);
     }
     return LH_OK;
 }
@@ -27,13 +27,13 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
 /* Checks memory with one microbatch per device, which reaches the peak after
  * warm-up. This avoids building an order with thousands of passes that cannot
  * fit. */
-static lh_status fit_first(const lh_pipeline *pipeline, lh_error *err)
+static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
 {
     lh_pipeline first = *pipeline;
     lhi_orders orders;
     first.n_microbatches = pipeline->n_devices;
     LHI_TRY(put_orders(&first, &orders, err));
-    lh_status status = lhi_orders_fit(&orders, &first, err);
+    lh_status status = lhi_orders_check_memory(&orders, &first, err);
     lhi_orders_fini(&orders);
     return status;
 }
@@ -44,6 +44,6 @@ lh_status lhi_1f1b(const lh_pipeline *pipeline,
 {
     (void)options;
     if (pipeline->n_microbatches > 2 * (uint64_t)pipeline->n_devices)
-        LHI_TRY(fit_first(pipeline, err));
+        LHI_TRY(check_warmup_memory(pipeline, err));
     return put_orders(pipeline, out, err);
 }

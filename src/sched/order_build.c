@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* Allocates each device's order. */
-static lh_status give_room(lhi_orders *orders, const lh_pipeline *p,
+static lh_status allocate_orders(lhi_orders *orders, const lh_pipeline *p,
                            uint32_t passes_per_microbatch, lh_error *err)
 {
     orders->devices = LHI_NEW(orders->mem, lhi_order, p->n_devices);
@@ -37,7 +37,7 @@ lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
                            .n_devices = pipeline->n_devices};
     if (!orders->mem)
         return lhi_fail_nomem(err);
-    lh_status status = give_room(orders, pipeline, passes_per_microbatch, err);
+    lh_status status = allocate_orders(orders, pipeline, passes_per_microbatch, err);
     if (status != LH_OK)
         lhi_orders_fini(orders);
     return status;
@@ -49,7 +49,7 @@ void lhi_orders_fini(lhi_orders *orders)
     *orders = (lhi_orders){0};
 }
 
-lh_status lhi_orders_schedule(const lhi_orders *orders, lh_schedule **out,
+lh_status lhi_orders_build_schedule(const lhi_orders *orders, lh_schedule **out,
                               lh_error *err)
 {
     const lh_pass **passes =
@@ -65,7 +65,7 @@ lh_status lhi_orders_schedule(const lhi_orders *orders, lh_schedule **out,
                             err);
 }
 
-lh_status lhi_orders_fit(const lhi_orders *orders, const lh_pipeline *pipeline,
+lh_status lhi_orders_check_memory(const lhi_orders *orders, const lh_pipeline *pipeline,
                          lh_error *err)
 {
     int64_t *held = calloc(pipeline->n_devices, sizeof *held);
@@ -79,11 +79,11 @@ lh_status lhi_orders_fit(const lhi_orders *orders, const lh_pipeline *pipeline,
         int64_t now = held[d], peak = now;
         for (uint32_t i = 0; i < order->count; i++) {
             const lh_pass *pass = &order->passes[i];
-            now += lhi_pass_memory(&pipeline->chunks[pass->chunk], pass);
+            now += lhi_pass_memory_change(&pipeline->chunks[pass->chunk], pass);
             peak = now > peak ? now : peak;
         }
         if (peak > lh_pipeline_memory_limit(pipeline, d))
-            status = lhi_fail_memory(pipeline, d, peak, err);
+            status = lhi_fail_memory_limit(pipeline, d, peak, err);
     }
     free(held);
     return status;

@@ -9,16 +9,16 @@
  * before any message can still be sent are dropped. */
 typedef struct span {
     int64_t from_ns, to_ns;
-} span;
+} interval;
 
 /* Reservations on one link. */
-typedef struct lhi_booking {
-    span *spans;
+typedef struct lhi_link_reservations {
+    interval *spans;
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
-} lhi_booking;
+} lhi_link_reservations;
 
 /* Makes sure that one more interval fits. */
-static bool make_room(lhi_arena *mem, lhi_booking *b)
+static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
 {
     if (b->first + b->count < b->room)
         return true;
@@ -26,7 +26,7 @@ static bool make_room(lhi_arena *mem, lhi_booking *b)
         memmove(b->spans, b->spans + b->first, b->count * sizeof *b->spans);
     } else {
         uint32_t room = b->room ? b->room * 2 : 16;
-        span *spans = LHI_NEW(mem, span, room);
+        interval *spans = LHI_NEW(mem, interval, room);
         if (!spans)
             return false;
         if (b->count)
@@ -41,7 +41,7 @@ static bool make_room(lhi_arena *mem, lhi_booking *b)
 /* Reserves the earliest gap of `length_ns` from `ready_ns` on (CrossPipe,
  * section 4.2.3) and sets *end_ns to its end. No later message starts before
  * now_ns. Returns false if out of memory. */
-static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
+static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
                  int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
 {
     while (b->count && b->spans[b->first].to_ns <= now_ns) {
@@ -54,7 +54,7 @@ static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
     while (i > 0 && b->spans[b->first + i - 1].to_ns > ready_ns)
         i--;
     for (; i < b->count; i++) {
-        const span *s = &b->spans[b->first + i];
+        const interval *s = &b->spans[b->first + i];
         if (at + length_ns <= s->from_ns)
             break;
         if (s->to_ns > at)
@@ -67,11 +67,11 @@ static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
         b->spans[b->first + i - 1].to_ns = *end_ns;
         return true;
     }
-    if (!make_room(mem, b))
+    if (!grow_intervals(mem, b))
         return false;
-    span *place = &b->spans[b->first + i];
+    interval *place = &b->spans[b->first + i];
     memmove(place + 1, place, (b->count - i) * sizeof *place);
-    *place = (span){at, *end_ns};
+    *place = (interval){at, *end_ns};
     b->count++;
     return true;
 }
@@ -79,7 +79,7 @@ static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
 /* --- tournament tree ----------------------------------------------------- */
 
 /* Returns the device whose choice starts first; ties: `a`. */
-static uint32_t earlier(const lhi_planner *p, uint32_t a, uint32_t b)
+static uint32_t earlier(const lhi_dispatcher *p, uint32_t a, uint32_t b)
 {
     if (a == LH_NONE || b == LH_NONE)
         return a == LH_NONE ? b : a;
@@ -87,14 +87,14 @@ static uint32_t earlier(const lhi_planner *p, uint32_t a, uint32_t b)
 }
 
 /* Updates the tree path above one device. */
-static void replay(lhi_planner *p, uint32_t device)
+static void update_tree(lhi_dispatcher *p, uint32_t device)
 {
     for (uint32_t i = (p->leaves + device) / 2; i > 0; i /= 2)
         p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
 /* Builds the tree from scratch. */
-static void seat_all(lhi_planner *p)
+static void build_tree(lhi_dispatcher *p)
 {
     for (uint32_t d = 0; d < p->leaves; d++)
         p->tree[p->leaves + d] = d < p->pipeline->n_devices ? d : LH_NONE;
@@ -104,11 +104,11 @@ static void seat_all(lhi_planner *p)
 
 /* --- admissible passes --------------------------------------------------- */
 
-int64_t lhi_plan_start(const lhi_planner *planner,
-                       const lhi_plan_device *device, uint32_t chunk,
+int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
+                       const lhi_dispatcher_device *device, uint32_t chunk,
                        lh_pass_kind kind)
 {
-    const lhi_plan_chunk *c = &planner->chunks[chunk];
+    const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
     uint32_t next = kind == LH_F ? c->next_f : c->next_d;
     if (next == planner->pipeline->n_microbatches)
         return LHI_NEVER;
@@ -117,8 +117,8 @@ int64_t lhi_plan_start(const lhi_planner *planner,
 }
 
 /* Returns the oldest microbatch that is not finished on the device. */
-static uint32_t oldest_of(const lhi_planner *planner,
-                          const lhi_plan_device *device)
+static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
+                          const lhi_dispatcher_device *device)
 {
     return planner->chunks[device->chunks[0]].next_d;
 }
@@ -126,21 +126,21 @@ static uint32_t oldest_of(const lhi_planner *planner,
 /* Returns the memory that a chunk's next F or D takes plus the reserve it must
  * leave free; INT64_MIN if it takes none. The oldest microbatch needs no
  * reserve: every younger one was admitted with that reserve. */
-static int64_t need_of(const lhi_planner *planner, uint32_t chunk,
+static int64_t compute_need(const lhi_dispatcher *planner, uint32_t chunk,
                        lh_pass_kind kind)
 {
-    const lhi_plan_chunk *c = &planner->chunks[chunk];
+    const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
     const lh_chunk *pipe_chunk = &planner->pipeline->chunks[chunk];
     bool forward = kind == LH_F;
     int64_t change = forward ? pipe_chunk->mem_f : c->mem_d;
-    int64_t keep = forward ? c->keep_f : c->keep_d;
+    int64_t keep = forward ? c->reserve_f : c->reserve_d;
     if ((forward ? c->next_f : c->next_d) ==
-        oldest_of(planner, &planner->devices[pipe_chunk->device]))
+        get_oldest_microbatch(planner, &planner->devices[pipe_chunk->device]))
         keep = 0;
     return change <= 0 && keep <= 0 ? INT64_MIN : change + keep;
 }
 
-int64_t lhi_plan_room(const lhi_plan_device *device)
+int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device)
 {
     /* All amounts add up to less than 2^62 (lh_pipeline_make), so this equals
      * no limit, and no difference overflows. */
@@ -148,61 +148,61 @@ int64_t lhi_plan_room(const lhi_plan_device *device)
     return (device->limit < most ? device->limit : most) - device->memory;
 }
 
-bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
+bool lhi_dispatcher_fits(const lhi_dispatcher *planner, const lhi_dispatcher_device *device,
                    uint32_t chunk, lh_pass_kind kind)
 {
-    return need_of(planner, chunk, kind) <= lhi_plan_room(device);
+    return compute_need(planner, chunk, kind) <= lhi_dispatcher_get_headroom(device);
 }
 
 /* --- ready queue --------------------------------------------------------- */
 
-static const lhi_pass_offer no_offer = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
+static const lhi_ready_entry empty_entry = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
 /* Writes a leaf and updates its ancestors. */
-static void put_offer(lhi_offers *o, uint32_t nth, lhi_pass_offer leaf)
+static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 {
     uint32_t i = o->leaves + nth;
     o->nodes[i] = leaf;
     for (i /= 2; i > 0; i /= 2) {
-        const lhi_pass_offer *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
-        o->nodes[i] = (lhi_pass_offer){lhi_least(a->ready_need, b->ready_need),
-                                       lhi_least(a->later_ns, b->later_ns),
-                                       lhi_least(a->later_need, b->later_need)};
+        const lhi_ready_entry *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
+        o->nodes[i] = (lhi_ready_entry){lhi_min_int64(a->ready_need, b->ready_need),
+                                       lhi_min_int64(a->later_ns, b->later_ns),
+                                       lhi_min_int64(a->later_need, b->later_need)};
     }
 }
 
 /* Updates a chunk's queue entry after its next pass, or that pass's input, has
  * changed. */
-static void offer(lhi_planner *p, uint32_t chunk, lh_pass_kind kind)
+static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
 {
-    lhi_plan_device *d = &p->devices[p->pipeline->chunks[chunk].device];
-    const lhi_plan_chunk *c = &p->chunks[chunk];
+    lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];
+    const lhi_dispatcher_chunk *c = &p->chunks[chunk];
     uint32_t next = kind == LH_F ? c->next_f : c->next_d;
-    int64_t at = LHI_NEVER, need = need_of(p, chunk, kind);
+    int64_t at = LHI_NEVER, need = compute_need(p, chunk, kind);
     if (next < p->pipeline->n_microbatches)
         at = kind == LH_F ? c->f_at[next] : c->d_at[next];
-    lhi_pass_offer leaf = no_offer;
+    lhi_ready_entry leaf = empty_entry;
     if (at <= d->free_ns)
         leaf.ready_need = need;
     else if (at < LHI_NEVER)
-        leaf = (lhi_pass_offer){LHI_NEVER, at, need};
-    put_offer(kind == LH_F ? &d->f : &d->d, c->nth, leaf);
+        leaf = (lhi_ready_entry){LHI_NEVER, at, need};
+    set_entry(kind == LH_F ? &d->f : &d->d, c->index, leaf);
 }
 
 /* Moves entries whose input has arrived by now_ns to ready. */
-static void arrive_by(lhi_offers *o, int64_t now_ns)
+static void move_arrived(lhi_ready_queue *o, int64_t now_ns)
 {
     while (o->nodes[1].later_ns <= now_ns) {
         uint32_t i = 1;
         while (i < o->leaves)
             i = 2 * i + (o->nodes[2 * i].later_ns > now_ns);
-        put_offer(
+        set_entry(
             o, i - o->leaves,
-            (lhi_pass_offer){o->nodes[i].later_need, LHI_NEVER, LHI_NEVER});
+            (lhi_ready_entry){o->nodes[i].later_need, LHI_NEVER, LHI_NEVER});
     }
 }
 
-uint32_t lhi_offers_ready(const lhi_offers *offers, int64_t room)
+uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room)
 {
     uint32_t i = 1;
     if (offers->nodes[1].ready_need > room)
@@ -213,7 +213,7 @@ uint32_t lhi_offers_ready(const lhi_offers *offers, int64_t room)
 }
 
 /* Finds the last chunk below node i that fits and has its input by by_ns. */
-static uint32_t find_later(const lhi_offers *o, uint32_t i, int64_t room,
+static uint32_t find_later(const lhi_ready_queue *o, uint32_t i, int64_t room,
                            int64_t by_ns)
 {
     if (o->nodes[i].later_ns > by_ns || o->nodes[i].later_need > room)
@@ -224,13 +224,13 @@ static uint32_t find_later(const lhi_offers *o, uint32_t i, int64_t room,
     return found == LH_NONE ? find_later(o, 2 * i, room, by_ns) : found;
 }
 
-uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room, int64_t by_ns)
+uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room, int64_t by_ns)
 {
     return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
 }
 
 /* Returns the earliest input below node i, if before `best`. */
-static int64_t find_next(const lhi_offers *o, uint32_t i, int64_t room,
+static int64_t find_next(const lhi_ready_queue *o, uint32_t i, int64_t room,
                          int64_t best)
 {
     if (o->nodes[i].later_ns >= best || o->nodes[i].later_need > room)
@@ -246,7 +246,7 @@ static int64_t find_next(const lhi_offers *o, uint32_t i, int64_t room,
     return find_next(o, second, room, best);
 }
 
-int64_t lhi_offers_next(const lhi_offers *offers, int64_t room)
+int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers, int64_t room)
 {
     return find_next(offers, 1, room, LHI_NEVER);
 }
@@ -254,12 +254,12 @@ int64_t lhi_offers_next(const lhi_offers *offers, int64_t room)
 /* --- dispatch ------------------------------------------------------------ */
 
 /* Raises *at_ns to the arrival of a message produced at made_ns. */
-static bool arrive(lhi_planner *p, const lhi_route *route, int64_t now_ns,
+static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route, int64_t now_ns,
                    int64_t made_ns, int64_t *at_ns)
 {
     int64_t sent = made_ns;
     if (route->resource != LH_NONE &&
-        !book(p->mem, &p->resources[route->resource], now_ns, made_ns,
+        !reserve(p->mem, &p->resources[route->resource], now_ns, made_ns,
               route->transfer_ns, &sent))
         return false;
     sent += route->latency_ns;
@@ -270,7 +270,7 @@ static bool arrive(lhi_planner *p, const lhi_route *route, int64_t now_ns,
 
 /* Sends the result of an F or D to its consumer. Sets *reader to the device
  * whose choice may change; LH_NONE: none. */
-static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
+static bool send_output(lhi_dispatcher *p, const lh_pass *pass, int64_t start_ns,
                     int64_t end_ns, uint32_t *reader)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -280,36 +280,36 @@ static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
     if (forward && c + 1 == pipe->n_chunks) {
         p->chunks[c].d_at[m] = end_ns;
         if (m == p->chunks[c].next_d)
-            offer(p, c, LH_D);
+            update_entry(p, c, LH_D);
         return true;
     }
     if (!forward && c == 0)
         return true;
     uint32_t to = forward ? c + 1 : c - 1;
-    lhi_plan_chunk *next = &p->chunks[to];
+    lhi_dispatcher_chunk *next = &p->chunks[to];
     int64_t *at = forward ? &next->f_at[m] : &next->d_at[m];
     *at = forward && m == 0 ? p->gathered_ns[to] : 0;
     *reader = pipe->chunks[to].device;
-    if (!arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
+    if (!compute_arrival(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
                 end_ns, at))
         return false;
     if (m == (forward ? next->next_f : next->next_d))
-        offer(p, to, forward ? LH_F : LH_D);
+        update_entry(p, to, forward ? LH_F : LH_D);
     return true;
 }
 
 /* Adds the chosen pass to the order. */
-static lh_pass *put_choice(lhi_planner *p, uint32_t device,
-                           const lhi_choice *choice)
+static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
+                           const lhi_dispatcher_choice *choice)
 {
-    lhi_plan_device *d = &p->devices[device];
+    lhi_dispatcher_device *d = &p->devices[device];
     lhi_order *order = &p->orders->devices[device];
     if (choice->kind == LH_F) {
-        lhi_put(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
+        lhi_order_add_pass(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
         d->f_left--;
         d->last = LH_F;
     } else if (choice->kind == LH_D) {
-        lhi_put(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
+        lhi_order_add_pass(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
                 p->chunks[choice->chunk].next_d++);
         d->d_left--;
         d->last = LH_D;
@@ -318,7 +318,7 @@ static lh_pass *put_choice(lhi_planner *p, uint32_t device,
         while (order->passes[d->w_at].kind != LH_D)
             d->w_at++;
         const lh_pass *of = &order->passes[d->w_at];
-        lhi_put(order, LH_W, of->chunk, of->microbatch);
+        lhi_order_add_pass(order, LH_W, of->chunk, of->microbatch);
         lh_pass *w = &order->passes[order->count - 1];
         w->part = d->w_part;
         w->n_parts = (uint16_t)p->n_parts;
@@ -332,27 +332,27 @@ static lh_pass *put_choice(lhi_planner *p, uint32_t device,
 }
 
 /* Runs a device's choice and updates time, memory and queues. */
-static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
+static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
 {
-    lhi_plan_device *d = &p->devices[device];
+    lhi_dispatcher_device *d = &p->devices[device];
     int64_t start = p->choices[device].start_ns;
-    const lh_pass *pass = put_choice(p, device, &p->choices[device]);
+    const lh_pass *pass = add_choice(p, device, &p->choices[device]);
     const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
-    d->free_ns = start + lhi_pass_time(chunk, pass);
-    d->memory += lhi_pass_memory(chunk, pass);
-    p->orders->tight = p->orders->tight || lhi_plan_room(d) < d->most_need;
+    d->free_ns = start + lhi_pass_duration(chunk, pass);
+    d->memory += lhi_pass_memory_change(chunk, pass);
+    p->orders->tight = p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
     *reader = LH_NONE;
-    arrive_by(&d->f, d->free_ns);
-    arrive_by(&d->d, d->free_ns);
+    move_arrived(&d->f, d->free_ns);
+    move_arrived(&d->d, d->free_ns);
     if (pass->kind == LH_W)
         return true;
-    offer(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
+    update_entry(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
     /* The oldest microbatch has changed. */
     for (uint32_t k = 0; pass->kind != LH_F && pass->chunk == d->chunks[0] &&
                          k < 2 * d->n_chunks;
          k++)
-        offer(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
-    return hand_on(p, pass, start, d->free_ns, reader);
+        update_entry(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
+    return send_output(p, pass, start, d->free_ns, reader);
 }
 
 /* --- setup --------------------------------------------------------------- */
@@ -365,7 +365,7 @@ static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
  * needs no reserve except for its own pass, because younger ones were admitted
  * with capacity for all its earlier passes. So it can always continue, and no
  * order deadlocks. */
-static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
+static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
                          int64_t *whole)
 {
     const lh_chunk *chunks = p->pipeline->chunks;
@@ -379,7 +379,7 @@ static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
         }
         for (uint32_t k = 0; k < 2; k++) {
             if (k == 1)
-                p->chunks[c].keep_d = most;
+                p->chunks[c].reserve_d = most;
             rise = rise + change[k] > 0 ? rise + change[k] : 0;
             most = rise > most ? rise : most;
         }
@@ -387,7 +387,7 @@ static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
     }
     for (uint32_t i = d->n_chunks; i-- > 0;) {
         uint32_t c = d->chunks[i];
-        p->chunks[c].keep_f = most;
+        p->chunks[c].reserve_f = most;
         rise = rise + chunks[c].mem_f > 0 ? rise + chunks[c].mem_f : 0;
         most = rise > most ? rise : most;
     }
@@ -396,34 +396,34 @@ static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
 
 /* Subtracts the memory to leave unused from a device's limit, as far as
  * feasible. */
-static void leave_out(const lhi_planner *p, lhi_plan_device *d, int64_t whole)
+static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d, int64_t whole)
 {
     int64_t most_f = 0;
     for (uint32_t i = 0; i < d->n_chunks; i++) {
-        const lhi_plan_chunk *c = &p->chunks[d->chunks[i]];
+        const lhi_dispatcher_chunk *c = &p->chunks[d->chunks[i]];
         int64_t f = p->pipeline->chunks[d->chunks[i]].mem_f;
-        most_f = lhi_most(most_f, f);
-        d->most_need = lhi_most(d->most_need, f + c->keep_f);
-        d->most_need = lhi_most(d->most_need, c->mem_d + c->keep_d);
+        most_f = lhi_max_int64(most_f, f);
+        d->most_need = lhi_max_int64(d->most_need, f + c->reserve_f);
+        d->most_need = lhi_max_int64(d->most_need, c->mem_d + c->reserve_d);
     }
     if (d->limit < LH_NO_LIMIT)
         d->limit =
-            lhi_most(d->memory + whole, d->limit - most_f / 4 * p->quarters);
+            lhi_max_int64(d->memory + whole, d->limit - most_f / 4 * p->quarters);
 }
 
-static bool make_offers(lhi_planner *p, lhi_offers *o, uint32_t n_chunks)
+static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
 {
     o->leaves = 1;
     while (o->leaves < n_chunks)
         o->leaves *= 2;
-    o->nodes = LHI_NEW(p->mem, lhi_pass_offer, 2 * (size_t)o->leaves);
+    o->nodes = LHI_NEW(p->mem, lhi_ready_entry, 2 * (size_t)o->leaves);
     for (uint32_t i = 0; o->nodes && i < 2 * o->leaves; i++)
-        o->nodes[i] = no_offer;
+        o->nodes[i] = empty_entry;
     return o->nodes != NULL;
 }
 
 /* Assigns chunks to devices and checks that one microbatch fits. */
-static lh_status share_chunks(lhi_planner *p, lh_error *err)
+static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
     uint32_t *all = LHI_NEW(p->mem, uint32_t, pipe->n_chunks);
@@ -433,11 +433,11 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
         p->devices[pipe->chunks[c].device].n_chunks++;
     uint32_t *next = all;
     for (uint32_t i = 0; i < pipe->n_devices; i++) {
-        lhi_plan_device *d = &p->devices[i];
+        lhi_dispatcher_device *d = &p->devices[i];
         d->chunks = next;
         next += d->n_chunks;
-        if (!make_offers(p, &d->f, d->n_chunks) ||
-            !make_offers(p, &d->d, d->n_chunks))
+        if (!make_queue(p, &d->f, d->n_chunks) ||
+            !make_queue(p, &d->d, d->n_chunks))
             return lhi_fail_nomem(err);
         d->f_left = (uint64_t)d->n_chunks * pipe->n_microbatches;
         d->d_left = d->f_left;
@@ -445,25 +445,25 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
         d->limit = lh_pipeline_memory_limit(pipe, i);
     }
     for (uint32_t c = 0; c < pipe->n_chunks; c++) {
-        lhi_plan_device *d = &p->devices[pipe->chunks[c].device];
-        p->chunks[c].nth = d->n_chunks;
+        lhi_dispatcher_device *d = &p->devices[pipe->chunks[c].device];
+        p->chunks[c].index = d->n_chunks;
         all[(d->chunks - all) + d->n_chunks++] = c;
         d->memory += pipe->chunks[c].mem_static;
     }
     for (uint32_t i = 0; i < pipe->n_devices; i++) {
         int64_t whole;
-        lhi_plan_device *d = &p->devices[i];
-        reckon_keeps(p, d, &whole);
+        lhi_dispatcher_device *d = &p->devices[i];
+        compute_reserves(p, d, &whole);
         if (d->memory + whole > d->limit)
-            return lhi_fail_memory(pipe, i, d->memory + whole, err);
-        leave_out(p, d, whole);
+            return lhi_fail_memory_limit(pipe, i, d->memory + whole, err);
+        reduce_limit(p, d, whole);
     }
     return LH_OK;
 }
 
 /* Computes the all-gather times: one after another from the start, in the order
  * of the chunks' first forwards. */
-static void gather(lhi_planner *p)
+static void compute_gather_times(lhi_dispatcher *p)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
         int64_t free_ns = 0;
@@ -479,17 +479,17 @@ static void gather(lhi_planner *p)
 }
 
 /* Allocates all state and computes the initial queues. */
-static lh_status init_planner(lhi_planner *p, lh_error *err)
+static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
     uint32_t n = pipe->n_microbatches;
     p->leaves = 1;
     while (p->leaves < pipe->n_devices)
         p->leaves *= 2;
-    p->chunks = LHI_NEW(p->mem, lhi_plan_chunk, pipe->n_chunks);
-    p->devices = LHI_NEW(p->mem, lhi_plan_device, pipe->n_devices);
-    p->resources = LHI_NEW(p->mem, lhi_booking, pipe->n_resources);
-    p->choices = LHI_NEW(p->mem, lhi_choice, pipe->n_devices);
+    p->chunks = LHI_NEW(p->mem, lhi_dispatcher_chunk, pipe->n_chunks);
+    p->devices = LHI_NEW(p->mem, lhi_dispatcher_device, pipe->n_devices);
+    p->resources = LHI_NEW(p->mem, lhi_link_reservations, pipe->n_resources);
+    p->choices = LHI_NEW(p->mem, lhi_dispatcher_choice, pipe->n_devices);
     p->gathered_ns = LHI_NEW(p->mem, int64_t, pipe->n_chunks);
     p->tree = LHI_NEW(p->mem, uint32_t, 2 * (size_t)p->leaves);
     size_t n_inputs = 2 * (size_t)pipe->n_chunks * n;
@@ -497,8 +497,8 @@ static lh_status init_planner(lhi_planner *p, lh_error *err)
     if (!p->chunks || !p->devices || !p->resources || !p->choices ||
         !p->gathered_ns || !p->tree || !inputs)
         return lhi_fail_nomem(err);
-    LHI_TRY(share_chunks(p, err));
-    gather(p);
+    LHI_TRY(assign_chunks(p, err));
+    compute_gather_times(p);
     for (size_t i = 0; i < n_inputs; i++)
         inputs[i] = i < n ? 0 : LHI_NEVER; /* F on chunk 0 needs no input */
     for (uint32_t c = 0; c < pipe->n_chunks; c++) {
@@ -506,7 +506,7 @@ static lh_status init_planner(lhi_planner *p, lh_error *err)
         p->chunks[c].d_at = p->chunks[c].f_at + n;
     }
     p->chunks[0].f_at[0] = p->gathered_ns[0];
-    offer(p, 0, LH_F);
+    update_entry(p, 0, LH_F);
     return LH_OK;
 }
 
@@ -514,28 +514,28 @@ static lh_status init_planner(lhi_planner *p, lh_error *err)
 
 /* Reports that nothing can start. With the reserves above, this requires passes
  * that never release their memory. */
-static lh_status refuse_stop(const lhi_planner *p, lh_error *err)
+static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
-        const lhi_plan_device *d = &p->devices[i];
+        const lhi_dispatcher_device *d = &p->devices[i];
         for (uint32_t k = 0; k < 2 * d->n_chunks; k++) {
             uint32_t c = d->chunks[k / 2];
             lh_pass_kind kind = k % 2 ? LH_D : LH_F;
-            if (lhi_plan_start(p, d, c, kind) == LHI_NEVER)
+            if (lhi_dispatcher_get_start(p, d, c, kind) == LHI_NEVER)
                 continue;
             int64_t need =
                 d->memory +
                 (kind == LH_F
-                     ? p->pipeline->chunks[c].mem_f + p->chunks[c].keep_f
-                     : p->chunks[c].mem_d + p->chunks[c].keep_d);
-            return lhi_fail_memory(p->pipeline, i, need, err);
+                     ? p->pipeline->chunks[c].mem_f + p->chunks[c].reserve_f
+                     : p->chunks[c].mem_d + p->chunks[c].reserve_d);
+            return lhi_fail_memory_limit(p->pipeline, i, need, err);
         }
     }
     return lhi_fail(err, LH_EINFEASIBLE, "nothing more can start");
 }
 
 /* Dispatches all passes until none is left or nothing can start. */
-static lh_status place_all(lhi_planner *p, lhi_choose_fn *choose,
+static lh_status dispatch_all(lhi_dispatcher *p, lhi_dispatcher_policy_fn *choose,
                            const void *policy, lh_error *err)
 {
     uint64_t left = 0;
@@ -543,28 +543,28 @@ static lh_status place_all(lhi_planner *p, lhi_choose_fn *choose,
         left += p->orders->devices[i].room;
         p->choices[i] = choose(p, i, policy);
     }
-    seat_all(p);
+    build_tree(p);
     for (; left > 0; left--) {
         uint32_t device = p->tree[1], reader;
         if (p->choices[device].start_ns == LHI_NEVER)
-            return refuse_stop(p, err);
-        if (!place(p, device, &reader))
+            return report_blocked(p, err);
+        if (!run_choice(p, device, &reader))
             return lhi_fail_nomem(err);
         p->choices[device] = choose(p, device, policy);
-        replay(p, device);
+        update_tree(p, device);
         if (reader != LH_NONE && reader != device) {
             p->choices[reader] = choose(p, reader, policy);
-            replay(p, reader);
+            update_tree(p, reader);
         }
     }
     return LH_OK;
 }
 
-lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
-                          uint32_t quarters, lhi_choose_fn *choose,
+lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
+                          uint32_t quarters, lhi_dispatcher_policy_fn *choose,
                           const void *policy, lhi_orders *out, lh_error *err)
 {
-    lhi_planner p = {.pipeline = pipeline,
+    lhi_dispatcher p = {.pipeline = pipeline,
                      .n_parts = n_parts,
                      .quarters = quarters,
                      .orders = out};
@@ -576,7 +576,7 @@ lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
         status = lhi_orders_init(out, pipeline,
                                  pipeline->joint ? 2 : 2 + n_parts, err);
     if (status == LH_OK) {
-        status = place_all(&p, choose, policy, err);
+        status = dispatch_all(&p, choose, policy, err);
         for (uint32_t i = 0; i < pipeline->n_devices; i++)
             if (p.devices[i].free_ns > out->planned_ns)
                 out->planned_ns = p.devices[i].free_ns;

@@ -53,30 +53,30 @@
       "the same, and keeps it: one D, one F in turn")                          \
     X("steady", lhi_steady, ANY, ANY, QUICK,                                   \
       "every microbatch alike, as far apart as the fullest device needs")      \
-    X("greedy", lhi_greedy, ANY, ANY, GLANCE,                                  \
+    X("greedy", lhi_greedy, ANY, ANY, REPRESENTATIVE,                                  \
       "earliest pass first, W cut to fill gaps")                               \
     X("look-ahead", lhi_look_ahead, ANY, ANY, SLOW,                            \
       "greedy, then improved by what is due, seen from the end")               \
-    X("auto", lhi_auto, ANY, ANY, CHOICE, "the fastest of all that fit")
+    X("auto", lhi_auto, ANY, ANY, META, "the fastest of all that fit")
 
 /* Chunk layouts that a method supports. */
-typedef enum lhi_lie {
-    LHI_LIE_ANY,
-    LHI_LIE_UD,
-    LHI_LIE_LOOP,
-    LHI_LIE_UD_LOOP, /* either */
-    LHI_LIE_WAVE,
-    LHI_LIE_WAVES, /* down the devices and back, repeated */
-} lhi_lie;
+typedef enum lhi_chunk_layout {
+    LHI_CHUNK_LAYOUT_ANY,
+    LHI_CHUNK_LAYOUT_UD,
+    LHI_CHUNK_LAYOUT_LOOP,
+    LHI_CHUNK_LAYOUT_UD_LOOP, /* either */
+    LHI_CHUNK_LAYOUT_WAVE,
+    LHI_CHUNK_LAYOUT_WAVES, /* down the devices and back, repeated */
+} lhi_chunk_layout;
 
 /* A method's role and cost. */
 typedef enum lhi_method_kind {
     LHI_METHOD_QUICK,
-    LHI_METHOD_GLANCE, /* the quick method that is closest to the best on most
+    LHI_METHOD_REPRESENTATIVE, /* the quick method that is closest to the best on most
                         * layouts: used alone in quick evaluations */
     LHI_METHOD_SLOW,   /* up to chunks^2 per device and pass: tried only if the
                         * quick methods leave a gap to the bound */
-    LHI_METHOD_CHOICE, /* the best of the others, no order of its own */
+    LHI_METHOD_META, /* the best of the others, no order of its own */
 } lhi_method_kind;
 
 /* A device's order under construction. */
@@ -112,7 +112,7 @@ typedef struct lhi_method {
     const char *name;
     /* supported pipelines only: lhi_method_build_orders() */
     lhi_method_fn *make;
-    lhi_lie chunks;
+    lhi_chunk_layout chunks;
     bool split;
     lhi_method_kind kind;
     const char *about;
@@ -122,19 +122,19 @@ extern const lhi_method lhi_methods[];
 extern const uint32_t lhi_n_methods;
 
 /* Returns the method called `name`; NULL: unknown, or `name` is NULL. */
-const lhi_method *lhi_method_named(const char *name);
+const lhi_method *lhi_method_find(const char *name);
 /* Returns the method that quick evaluations use for all. */
-const lhi_method *lhi_method_at_a_glance(void);
+const lhi_method *lhi_method_get_representative(void);
 
 /* Runs a method. LH_EUNSUPPORTED: it does not support the pipeline; other
  * errors come from its function. */
-lh_status lhi_method_make(const lhi_method *method, const lh_pipeline *pipeline,
+lh_status lhi_method_build_orders(const lhi_method *method, const lh_pipeline *pipeline,
                           const lh_method_options *options, lhi_orders *out,
                           lh_error *err);
 
 /* Checks whether a status means that the method does not apply to this
  * pipeline; another method may. All other failures are fatal. */
-bool lhi_method_refused(lh_status status);
+bool lhi_method_is_inapplicable(lh_status status);
 
 /* Allocates orders for `passes_per_microbatch` passes per chunk and microbatch.
  */
@@ -143,14 +143,14 @@ lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
 /* Releases all memory in `orders`. */
 void lhi_orders_fini(lhi_orders *orders);
 /* Builds a schedule that copies the orders. */
-lh_status lhi_orders_schedule(const lhi_orders *orders, lh_schedule **out,
+lh_status lhi_orders_build_schedule(const lhi_orders *orders, lh_schedule **out,
                               lh_error *err);
 /* Checks memory; LH_EINFEASIBLE names the device, its need and its limit. */
-lh_status lhi_orders_fit(const lhi_orders *orders, const lh_pipeline *pipeline,
+lh_status lhi_orders_check_memory(const lhi_orders *orders, const lh_pipeline *pipeline,
                          lh_error *err);
 
 /* Appends an undivided pass to an order. */
-static inline void lhi_put(lhi_order *order, lh_pass_kind kind, uint32_t chunk,
+static inline void lhi_order_add_pass(lhi_order *order, lh_pass_kind kind, uint32_t chunk,
                            uint32_t microbatch)
 {
     assert(order->count < order->room);

@@ -11,7 +11,7 @@
 
 /* Algorithm 1: starts with the count that fits on the first device and
  * decreases to 1 in steps that differ by at most one, larger steps first. */
-static void warm_by_memory(const lh_pipeline *p, uint32_t *x)
+static void compute_warmups_by_memory(const lh_pipeline *p, uint32_t *x)
 {
     const lh_chunk *first = &p->chunks[0];
     int64_t limit = lh_pipeline_memory_limit(p, 0), most = INT64_MAX;
@@ -27,25 +27,25 @@ static void warm_by_memory(const lh_pipeline *p, uint32_t *x)
 /* Algorithm 2: the minimum slackness that absorbs each link's round-trip delay,
  * at least `least` (2 in the paper). The paper's upper clip N - 2S is negative
  * for short batches; here it is at least 2. */
-static void warm_by_delay(const lh_pipeline *p, int64_t least, uint32_t *x)
+static void compute_warmups_by_delay(const lh_pipeline *p, int64_t least, uint32_t *x)
 {
     int64_t n = p->n_microbatches, highest = n - 2 * (int64_t)p->n_devices;
     if (highest < 2)
         highest = 2;
     x[p->n_devices - 1] = 1;
     for (uint32_t i = p->n_devices - 1; i-- > 0;) {
-        int64_t round = lhi_turn_ns(p, i) + lhi_round_trip_ns(p, i);
-        int64_t turn = lhi_turn_ns(p, i + 1), slack = highest;
+        int64_t round = lhi_turnaround_ns(p, i) + lhi_round_trip_ns(p, i);
+        int64_t turn = lhi_turnaround_ns(p, i + 1), slack = highest;
         if (turn > 0)
             slack = round / turn + (round % turn != 0);
-        slack = lhi_least(lhi_most(slack, least), highest);
+        slack = lhi_min_int64(lhi_max_int64(slack, least), highest);
         x[i] = x[i + 1] + slack < n ? x[i + 1] + (uint32_t)slack : (uint32_t)n;
     }
 }
 
 /* Returns how many forwards fit on a device without any W between them; 0 or
  * less: none. */
-static int64_t most_forwards(const lh_pipeline *p, uint32_t device)
+static int64_t compute_max_forwards(const lh_pipeline *p, uint32_t device)
 {
     const lh_chunk *c = &p->chunks[device];
     int64_t limit = lh_pipeline_memory_limit(p, device);
@@ -58,13 +58,13 @@ static int64_t most_forwards(const lh_pipeline *p, uint32_t device)
 /* Clips the counts to each device's memory, and to the previous device's count
  * (the paper's lemma in section 4.1: otherwise the later device waits forever).
  * Returns whether any count was reduced. */
-static bool clip(const lh_pipeline *p, uint32_t *x)
+static bool clip_warmups(const lh_pipeline *p, uint32_t *x)
 {
     bool cut = false;
     for (uint32_t i = 0; i < p->n_devices; i++) {
-        int64_t most = lhi_least(x[i], most_forwards(p, i));
+        int64_t most = lhi_min_int64(x[i], compute_max_forwards(p, i));
         if (i > 0)
-            most = lhi_least(most, x[i - 1]);
+            most = lhi_min_int64(most, x[i - 1]);
         cut = cut || most < x[i];
         x[i] = most < 1 ? 1 : (uint32_t)most;
     }
@@ -74,11 +74,11 @@ static bool clip(const lh_pipeline *p, uint32_t *x)
 /* Algorithm 2 with the slackness at all boundaries reduced in proportion. The
  * first device's capacity beyond one forward is assigned one by one, each to
  * the boundary with the smallest fraction of its delay's demand. */
-void lhi_slack_share(const lh_pipeline *p, uint32_t least, uint32_t *x)
+void lhi_slack_compute_reduced_warmups(const lh_pipeline *p, uint32_t least, uint32_t *x)
 {
     uint32_t last = p->n_devices - 1;
-    warm_by_delay(p, least, x);
-    int64_t left = lhi_least(most_forwards(p, 0), x[0]) - 1;
+    compute_warmups_by_delay(p, least, x);
+    int64_t left = lhi_min_int64(compute_max_forwards(p, 0), x[0]) - 1;
     for (uint32_t i = 0; i < last; i++) /* from here on: demand per boundary */
         x[i] -= x[i + 1];
     uint32_t *given = x + p->n_devices;
@@ -98,11 +98,11 @@ void lhi_slack_share(const lh_pipeline *p, uint32_t least, uint32_t *x)
     x[last] = 1;
     for (uint32_t i = last; i-- > 0;)
         x[i] = x[i + 1] + given[i];
-    clip(p, x);
+    clip_warmups(p, x);
 }
 
 /* Checks and copies the warm-up counts from the options. */
-static lh_status take_given(const lh_pipeline *p,
+static lh_status read_warmups(const lh_pipeline *p,
                             const lh_method_options *options, uint32_t *x,
                             lh_error *err)
 {
@@ -127,50 +127,50 @@ static lh_status take_given(const lh_pipeline *p,
         if (x[i] > p->n_microbatches)
             x[i] = p->n_microbatches;
         const lh_chunk *c = &p->chunks[i];
-        if (x[i] > most_forwards(p, i))
-            return lhi_fail_memory(p, i,
-                                   c->mem_static + lhi_most(c->mem_d, 0) +
+        if (x[i] > compute_max_forwards(p, i))
+            return lhi_fail_memory_limit(p, i,
+                                   c->mem_static + lhi_max_int64(c->mem_d, 0) +
                                        c->mem_f * (int64_t)x[i],
                                    err);
     }
     return LH_OK;
 }
 
-lh_status lhi_slack_warmups(const lh_pipeline *pipeline,
+lh_status lhi_slack_compute_warmups(const lh_pipeline *pipeline,
                             const lh_method_options *options, uint32_t *x,
                             bool *cut, lh_error *err)
 {
     if (options->warmup) {
-        LHI_TRY(take_given(pipeline, options, x, err));
+        LHI_TRY(read_warmups(pipeline, options, x, err));
         *cut = false;
         return LH_OK;
     }
     if (options->slack_initial)
-        warm_by_memory(pipeline, x);
+        compute_warmups_by_memory(pipeline, x);
     else
-        warm_by_delay(pipeline, 2, x);
-    *cut = clip(pipeline, x);
+        compute_warmups_by_delay(pipeline, 2, x);
+    *cut = clip_warmups(pipeline, x);
     return LH_OK;
 }
 
 /* Dispatch policy, algorithm 3: warm-up, then B before F before W among ready
  * passes. As printed, x is only the minimum number of forwards in flight; with
  * a memory limit it is also the maximum. */
-static lhi_choice choose(const lhi_planner *p, uint32_t device,
+static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                          const void *policy)
 {
     const uint32_t *x = policy;
-    const lhi_plan_device *d = &p->devices[device];
-    const lhi_plan_chunk *c = &p->chunks[device];
+    const lhi_dispatcher_device *d = &p->devices[device];
+    const lhi_dispatcher_chunk *c = &p->chunks[device];
     int64_t f_ns = LHI_NEVER, d_ns = LHI_NEVER;
     bool held = d->limit != LH_NO_LIMIT && c->next_f - c->next_d >= x[device];
-    if (!held && lhi_plan_fits(p, d, device, LH_F))
-        f_ns = lhi_plan_start(p, d, device, LH_F);
-    lhi_choice choice = {.start_ns = f_ns, .kind = LH_F, .chunk = device};
+    if (!held && lhi_dispatcher_fits(p, d, device, LH_F))
+        f_ns = lhi_dispatcher_get_start(p, d, device, LH_F);
+    lhi_dispatcher_choice choice = {.start_ns = f_ns, .kind = LH_F, .chunk = device};
     if (c->next_f < x[device])
         return choice;
-    if (lhi_plan_fits(p, d, device, LH_D))
-        d_ns = lhi_plan_start(p, d, device, LH_D);
+    if (lhi_dispatcher_fits(p, d, device, LH_D))
+        d_ns = lhi_dispatcher_get_start(p, d, device, LH_D);
     if (d_ns <= f_ns) {
         choice.start_ns = d_ns;
         choice.kind = LH_D;
@@ -189,10 +189,10 @@ lh_status lhi_slack(const lh_pipeline *pipeline,
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t *x = mem ? LHI_NEW(mem, uint32_t, pipeline->n_devices) : NULL;
     bool cut;
-    lh_status status = x ? lhi_slack_warmups(pipeline, options, x, &cut, err)
+    lh_status status = x ? lhi_slack_compute_warmups(pipeline, options, x, &cut, err)
                          : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_planner_run(pipeline, 1, 0, choose, x, out, err);
+        status = lhi_dispatcher_run(pipeline, 1, 0, choose, x, out, err);
     lhi_arena_free(mem);
     return status;
 }

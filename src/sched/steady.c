@@ -20,7 +20,7 @@ static const double tolerances[] = {0,   0.05, 0.1, 0.15, 0.2,
                                     0.3, 0.4,  0.6, 0.8};
 enum {
     N_TOLERANCES = sizeof tolerances / sizeof *tolerances,
-    MORE = 3 /* trials after the first one that fits */
+    EXTRA_TRIALS = 3 /* trials after the first one that fits */
 };
 
 /* Search state: slot table, evaluator and the best orders so far. */
@@ -39,13 +39,13 @@ typedef struct steady {
 
 /* Returns the number of a pass within one microbatch: F, then D or B, then W.
  */
-static uint32_t pass_of(const lh_pipeline *p, lh_pass_kind kind, uint32_t chunk)
+static uint32_t pass_number(const lh_pipeline *p, lh_pass_kind kind, uint32_t chunk)
 {
     uint32_t nth = kind == LH_F ? 0 : kind == LH_W ? 2 : 1;
     return nth * p->n_chunks + chunk;
 }
 
-static lh_pass_kind kind_of(const lh_pipeline *p, uint32_t pass)
+static lh_pass_kind pass_kind(const lh_pipeline *p, uint32_t pass)
 {
     if (pass < p->n_chunks)
         return LH_F;
@@ -55,7 +55,7 @@ static lh_pass_kind kind_of(const lh_pipeline *p, uint32_t pass)
 }
 
 /* Places a pass in the first free slot from `ready` on; returns the slot. */
-static int64_t lay(steady *s, uint32_t pass, int64_t ready)
+static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
 {
     uint32_t device = s->p->chunks[pass % s->p->n_chunks].device;
     uint32_t *taken = s->taken + (size_t)device * s->slots;
@@ -69,7 +69,7 @@ static int64_t lay(steady *s, uint32_t pass, int64_t ready)
 /* Places all Fs and Ds in path order, each in its device's first free slot,
  * then each W after its D. A pass may share the slot index of its predecessor
  * on another device, because that one comes earlier in every round. */
-static void lay_all(steady *s, double tolerance)
+static void place_all(steady *s, double tolerance)
 {
     const lh_pipeline *p = s->p;
     uint32_t C = p->n_chunks;
@@ -90,12 +90,12 @@ static void lay_all(steady *s, double tolerance)
             ns = k->d_ns + (p->joint ? k->w_ns : 0);
         now += (double)(r->transfer_ns + r->latency_ns) / s->unit_ns;
         double ready = ceil(fmax(now - tolerance, (double)last) - 1e-9);
-        last = lay(s, pass_of(p, back ? LH_D : LH_F, c),
+        last = place_pass(s, pass_number(p, back ? LH_D : LH_F, c),
                    (int64_t)fmin(ready, 0x1p60));
         now = fmax(now, (double)last) + (double)ns / s->unit_ns;
     }
     for (uint32_t c = C; c-- > 0 && !p->joint;)
-        lay(s, pass_of(p, LH_W, c), s->at[pass_of(p, LH_D, c)]);
+        place_pass(s, pass_number(p, LH_W, c), s->at[pass_number(p, LH_D, c)]);
 }
 
 /* Returns the first round from `round` on with passes on the device; INT64_MAX:
@@ -108,7 +108,7 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
             continue;
         int64_t first = s->at[taken[i]] / s->slots;
         if (round < first + s->p->n_microbatches)
-            next = lhi_least(next, lhi_most(first, round));
+            next = lhi_min_int64(next, lhi_max_int64(first, round));
     }
     return next;
 }
@@ -126,7 +126,7 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
             uint32_t pass = taken[i];
             int64_t first = pass == LH_NONE ? 0 : s->at[pass] / s->slots;
             if (pass != LH_NONE && round >= first && round - first < n)
-                lhi_put(out, kind_of(s->p, pass), pass % C,
+                lhi_order_add_pass(out, pass_kind(s->p, pass), pass % C,
                         (uint32_t)(round - first));
         }
 }
@@ -136,13 +136,13 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
 static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 {
     int64_t ns = INT64_MAX;
-    lay_all(s, tolerance);
+    place_all(s, tolerance);
     for (uint32_t d = 0; d < s->p->n_devices; d++) {
         put_order(s, d, &s->trial.devices[d]);
         s->view.orders[d] = s->trial.devices[d].passes;
         s->view.counts[d] = s->trial.devices[d].count;
     }
-    lh_status status = lhi_orders_fit(&s->trial, s->p, err);
+    lh_status status = lhi_orders_check_memory(&s->trial, s->p, err);
     if (status == LH_OK)
         status = lh_evaluator_run(s->judge, &s->view, &ns, err);
     /* Coupled queues can deadlock. */
@@ -158,7 +158,7 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 }
 
 /* Allocates the tables and computes slot count and unit. */
-static lh_status make_room(steady *s, lh_error *err)
+static lh_status allocate_tables(steady *s, lh_error *err)
 {
     const lh_pipeline *p = s->p;
     uint32_t each = p->joint ? 2 : 3;
@@ -189,10 +189,10 @@ static lh_status make_room(steady *s, lh_error *err)
  * reached. */
 static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
 {
-    LHI_TRY(make_room(s, err));
+    LHI_TRY(allocate_tables(s, err));
     LHI_TRY(lh_evaluator_make(s->p, o->sim, &s->judge, err));
     uint32_t fitting = 0;
-    for (uint32_t i = 0; i < N_TOLERANCES && fitting <= MORE; i++) {
+    for (uint32_t i = 0; i < N_TOLERANCES && fitting <= EXTRA_TRIALS; i++) {
         LHI_TRY(try_tolerance(s, tolerances[i], err));
         fitting += s->best_ns < INT64_MAX;
         if (s->best_ns <= o->bound_ns)

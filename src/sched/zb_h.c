@@ -11,16 +11,16 @@ static void put_passes(lhi_order *order, uint32_t d, uint32_t n,
 {
     uint32_t f = 0, w = 0;
     while (f < warmup && f < n)
-        lhi_put(order, LH_F, d, f++);
+        lhi_order_add_pass(order, LH_F, d, f++);
     for (uint32_t i = 0; i < n; i++) {
-        lhi_put(order, LH_D, d, i);
+        lhi_order_add_pass(order, LH_D, d, i);
         if (i >= lag)
-            lhi_put(order, LH_W, d, w++);
+            lhi_order_add_pass(order, LH_W, d, w++);
         if (f < n)
-            lhi_put(order, LH_F, d, f++);
+            lhi_order_add_pass(order, LH_F, d, f++);
     }
     while (w < n)
-        lhi_put(order, LH_W, d, w++);
+        lhi_order_add_pass(order, LH_W, d, w++);
 }
 
 lh_status lhi_zb_h1(const lh_pipeline *pipeline,

@@ -37,13 +37,13 @@ typedef struct v_plan {
     lhi_orders orders;   /* also owns the arrays above */
 } v_plan;
 
-static int64_t *end_of(const v_plan *v, int kind, uint32_t leg, uint32_t d,
+static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
                        uint32_t m)
 {
     return &v->ends[kind][leg][(size_t)d * v->n + m];
 }
 
-static uint32_t chunk_of(const v_plan *v, int kind, uint32_t leg, uint32_t d)
+static uint32_t get_chunk(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     bool down = (kind == FORWARD) == (leg == 0);
     return down ? d : 2 * v->n_devices - 1 - d;
@@ -51,16 +51,16 @@ static uint32_t chunk_of(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 
 /* Returns when the next pass with that kind and leg receives its input from the
  * leg's previous device; < 0: not yet, or the leg starts here. */
-static int64_t input_at(const v_plan *v, int kind, uint32_t leg, uint32_t d)
+static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     uint32_t m = v->devices[d].done[kind][leg];
     if (m == v->n || (leg == 0 ? d == 0 : d == v->n_devices - 1))
         return -1;
-    return *end_of(v, kind, leg, leg == 0 ? d - 1 : d + 1, m);
+    return *get_end(v, kind, leg, leg == 0 ? d - 1 : d + 1, m);
 }
 
 /* Advances a device's time to `end` and accumulates idle time. */
-static void spend(v_plan *v, uint32_t d, int64_t end)
+static void advance_time(v_plan *v, uint32_t d, int64_t end)
 {
     v_device *dev = &v->devices[d];
     if (dev->done[FORWARD][0] > 0)
@@ -75,18 +75,18 @@ static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
     uint32_t m = dev->done[kind][leg];
-    int64_t input = input_at(v, kind, leg, d);
+    int64_t input = get_input_time(v, kind, leg, d);
     int64_t end = (input > dev->now ? input : dev->now) + 1;
     assert(m < v->n);
-    spend(v, d, end);
+    advance_time(v, d, end);
     dev->done[kind][leg]++;
-    *end_of(v, kind, leg, d, m) = end;
+    *get_end(v, kind, leg, d, m) = end;
     if (kind == FORWARD)
         dev->held++;
     else
         dev->w_pending++;
-    lhi_put(&v->orders.devices[d], kind == FORWARD ? LH_F : LH_D,
-            chunk_of(v, kind, leg, d), m);
+    lhi_order_add_pass(&v->orders.devices[d], kind == FORWARD ? LH_F : LH_D,
+            get_chunk(v, kind, leg, d), m);
 }
 
 /* Runs the device's oldest pending W. */
@@ -97,8 +97,8 @@ static void put_w(v_plan *v, uint32_t d)
     while (order->passes[dev->w_at].kind != LH_D)
         dev->w_at++;
     lh_pass of = order->passes[dev->w_at++];
-    lhi_put(order, LH_W, of.chunk, of.microbatch);
-    spend(v, d, dev->now + 1);
+    lhi_order_add_pass(order, LH_W, of.chunk, of.microbatch);
+    advance_time(v, d, dev->now + 1);
     dev->w_pending--;
     dev->held--;
 }
@@ -109,7 +109,7 @@ static void put_w(v_plan *v, uint32_t d)
 static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
-    int64_t input = input_at(v, kind, leg, d);
+    int64_t input = get_input_time(v, kind, leg, d);
     if (input < 0)
         return;
     while (dev->w_pending && input >= dev->now + 1)
@@ -135,7 +135,7 @@ static void warm_up(v_plan *v)
         put_pass(v, FORWARD, 0, d);
     for (uint32_t d = last + 1; d-- > 0;) {
         const v_device *dev = &v->devices[d];
-        int64_t back = d < last ? *end_of(v, FORWARD, 1, d + 1, 0) : -1;
+        int64_t back = d < last ? *get_end(v, FORWARD, 1, d + 1, 0) : -1;
         while (dev->held + 2 + 2 * d <= 2 * v->n_devices &&
                dev->now + 1 <= back && dev->done[FORWARD][0] < v->n)
             for (uint32_t e = 0; e <= d; e++)
@@ -163,7 +163,7 @@ static uint32_t backward_leg(const v_plan *v, uint32_t d)
         return 0;
     if (d == v->n_devices - 1 || done[0] == v->n)
         return 1;
-    return input_at(v, BACKWARD, 1, d) >= 0;
+    return get_input_time(v, BACKWARD, 1, d) >= 0;
 }
 
 /* Runs one backward per device, leg 1 first. */
@@ -191,9 +191,9 @@ static uint32_t forward_leg(const v_plan *v, uint32_t d)
         return 2;
     if (done[1] >= done[0])
         return 0;
-    if (d == v->n_devices - 1 || input_at(v, FORWARD, 1, d) >= 0)
+    if (d == v->n_devices - 1 || get_input_time(v, FORWARD, 1, d) >= 0)
         return 1;
-    if (done[0] < v->n && (d == 0 || input_at(v, FORWARD, 0, d) >= 0))
+    if (done[0] < v->n && (d == 0 || get_input_time(v, FORWARD, 0, d) >= 0))
         return 0;
     return 2;
 }

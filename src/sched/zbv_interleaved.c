@@ -19,26 +19,26 @@
 #include <inttypes.h>
 
 /* A pending weight gradient. */
-typedef struct fold_pass {
+typedef struct pending_w {
     uint32_t chunk, microbatch;
-} fold_pass;
+} pending_w;
 
 /* Simulation state per device. */
-typedef struct fold_device {
+typedef struct device_state {
     int64_t free_ns;    /* end of its last pass */
-    fold_pass *waiting; /* pending weight gradients, oldest first */
+    pending_w *waiting; /* pending weight gradients, oldest first */
     uint32_t n_taken, n_waiting;
     const uint32_t *chunks; /* this device's, in model order */
-} fold_device;
+} device_state;
 
 /* Simulation state. */
-typedef struct fold {
+typedef struct simulation {
     const lh_pipeline *p;
     const lh_method_options *options;
     lhi_orders *orders;
     uint32_t legs;
     int64_t unit_ns;
-    fold_device *devices;
+    device_state *devices;
     int64_t *links;             /* per resource: free from this time */
     int64_t *f_ready, *d_ready; /* [chunk * n + microbatch]; < 0: unknown */
     uint32_t *f_next, *d_next;  /* per chunk: next microbatch */
@@ -47,15 +47,15 @@ typedef struct fold {
     uint32_t n_left;            /* microbatches finished by now */
     int64_t *left_ns;           /* [microbatch] */
     lhi_heap events;
-} fold;
+} simulation;
 
-static size_t cell(const fold *f, uint32_t chunk, uint32_t microbatch)
+static size_t pass_index(const simulation *f, uint32_t chunk, uint32_t microbatch)
 {
     return (size_t)chunk * f->p->n_microbatches + microbatch;
 }
 
 /* Schedules an event at which the device may start a pass. */
-static lh_status wake(fold *f, uint32_t device, int64_t at, lh_error *err)
+static lh_status push_event(simulation *f, uint32_t device, int64_t at, lh_error *err)
 {
     if (lhi_heap_push(&f->events, (lhi_event){.time_ns = at, .rank = device}))
         return LH_OK;
@@ -63,7 +63,7 @@ static lh_status wake(fold *f, uint32_t device, int64_t at, lh_error *err)
 }
 
 /* Returns when a message sent at `at` arrives. */
-static int64_t arrival(fold *f, const lhi_route *route, int64_t at)
+static int64_t arrival(simulation *f, const lhi_route *route, int64_t at)
 {
     if (!route->message || route->link == LH_NONE || f->options->ignore_network)
         return at;
@@ -73,64 +73,64 @@ static int64_t arrival(fold *f, const lhi_route *route, int64_t at)
 }
 
 /* Runs a pass from `now` for one unit and sends its output. */
-static lh_status take_pass(fold *f, uint32_t device, lh_pass_kind kind,
+static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
                            uint32_t chunk, uint32_t m, int64_t now,
                            lh_error *err)
 {
     const lh_pipeline *p = f->p;
-    fold_device *dev = &f->devices[device];
+    device_state *dev = &f->devices[device];
     int64_t end = now + f->unit_ns;
     dev->free_ns = end;
-    lhi_put(&f->orders->devices[device], kind, chunk, m);
-    LHI_TRY(wake(f, device, end, err));
+    lhi_order_add_pass(&f->orders->devices[device], kind, chunk, m);
+    LHI_TRY(push_event(f, device, end, err));
     if (kind == LH_F) {
-        f->f_end[cell(f, chunk, m)] = end;
+        f->f_end[pass_index(f, chunk, m)] = end;
         f->f_next[chunk]++;
         f->n_entered += chunk == 0;
         if (chunk + 1 == p->n_chunks) {
-            f->d_ready[cell(f, chunk, m)] = end;
+            f->d_ready[pass_index(f, chunk, m)] = end;
             return LH_OK;
         }
         int64_t there = arrival(f, &p->forward[chunk], end);
-        f->f_ready[cell(f, chunk + 1, m)] = there;
-        return wake(f, p->chunks[chunk + 1].device, there, err);
+        f->f_ready[pass_index(f, chunk + 1, m)] = there;
+        return push_event(f, p->chunks[chunk + 1].device, there, err);
     }
     if (kind == LH_W) {
         dev->n_taken++;
         return LH_OK;
     }
     f->d_next[chunk]++;
-    dev->waiting[dev->n_waiting++] = (fold_pass){chunk, m};
+    dev->waiting[dev->n_waiting++] = (pending_w){chunk, m};
     if (chunk == 0) {
         f->left_ns[m] = end;
         return LH_OK;
     }
     int64_t there = arrival(f, &p->backward[chunk], end);
-    f->d_ready[cell(f, chunk - 1, m)] = there;
-    return wake(f, p->chunks[chunk - 1].device, there, err);
+    f->d_ready[pass_index(f, chunk - 1, m)] = there;
+    return push_event(f, p->chunks[chunk - 1].device, there, err);
 }
 
-static bool is_there(int64_t ready_ns, int64_t now)
+static bool has_arrived(int64_t ready_ns, int64_t now)
 {
     return ready_ns >= 0 && ready_ns <= now;
 }
 
 /* Finds a chunk with a ready input gradient; LH_NONE: none. */
-static uint32_t find_d(const fold *f, const fold_device *dev, int64_t now)
+static uint32_t find_d(const simulation *f, const device_state *dev, int64_t now)
 {
     for (uint32_t i = 0; i < f->legs; i++) {
         uint32_t chunk = dev->chunks[i], m = f->d_next[chunk];
         if (m == f->p->n_microbatches || m >= f->f_next[chunk])
             continue;
-        size_t at = cell(f, chunk, m);
-        if (is_there(f->d_ready[at], now) && f->f_end[at] <= now)
+        size_t at = pass_index(f, chunk, m);
+        if (has_arrived(f->d_ready[at], now) && f->f_end[at] <= now)
             return chunk;
     }
     return LH_NONE;
 }
 
 /* Checks whether another microbatch may start: at most 2P in flight. */
-static bool may_enter(fold *f, int64_t now)
+static bool may_start_microbatch(simulation *f, int64_t now)
 {
     while (f->n_left < f->d_next[0] && f->left_ns[f->n_left] <= now)
         f->n_left++;
@@ -138,49 +138,49 @@ static bool may_enter(fold *f, int64_t now)
 }
 
 /* Finds a chunk with a ready forward; LH_NONE: none. */
-static uint32_t find_f(fold *f, const fold_device *dev, int64_t now)
+static uint32_t find_f(simulation *f, const device_state *dev, int64_t now)
 {
     for (uint32_t i = f->legs; i-- > 0;) {
         uint32_t chunk = dev->chunks[i], m = f->f_next[chunk];
         if (m == f->p->n_microbatches)
             continue;
-        if (chunk == 0 ? may_enter(f, now)
-                       : is_there(f->f_ready[cell(f, chunk, m)], now))
+        if (chunk == 0 ? may_start_microbatch(f, now)
+                       : has_arrived(f->f_ready[pass_index(f, chunk, m)], now))
             return chunk;
     }
     return LH_NONE;
 }
 
 /* Starts the device's next pass, if any is ready. */
-static lh_status serve(fold *f, uint32_t device, int64_t now, lh_error *err)
+static lh_status start_next_pass(simulation *f, uint32_t device, int64_t now, lh_error *err)
 {
-    fold_device *dev = &f->devices[device];
+    device_state *dev = &f->devices[device];
     uint32_t waiting = dev->n_waiting - dev->n_taken, chunk = LH_NONE;
     if (waiting <= f->p->n_devices) {
         chunk = find_d(f, dev, now);
         if (chunk != LH_NONE)
-            return take_pass(f, device, LH_D, chunk, f->d_next[chunk], now,
+            return run_pass(f, device, LH_D, chunk, f->d_next[chunk], now,
                              err);
         chunk = find_f(f, dev, now);
         if (chunk != LH_NONE)
-            return take_pass(f, device, LH_F, chunk, f->f_next[chunk], now,
+            return run_pass(f, device, LH_F, chunk, f->f_next[chunk], now,
                              err);
     }
     if (waiting == 0)
         return LH_OK;
-    fold_pass of = dev->waiting[dev->n_taken];
-    return take_pass(f, device, LH_W, of.chunk, of.microbatch, now, err);
+    pending_w of = dev->waiting[dev->n_taken];
+    return run_pass(f, device, LH_W, of.chunk, of.microbatch, now, err);
 }
 
-static lh_status give_room(fold *f, lh_error *err)
+static lh_status allocate_state(simulation *f, lh_error *err)
 {
     const lh_pipeline *p = f->p;
     lhi_arena *mem = f->orders->mem;
     size_t cells = (size_t)p->n_chunks * p->n_microbatches;
     uint32_t *chunks = LHI_NEW(mem, uint32_t, p->n_chunks);
     uint32_t *found = LHI_NEW(mem, uint32_t, p->n_devices);
-    fold_pass *waiting = LHI_NEW(mem, fold_pass, cells);
-    f->devices = LHI_NEW(mem, fold_device, p->n_devices);
+    pending_w *waiting = LHI_NEW(mem, pending_w, cells);
+    f->devices = LHI_NEW(mem, device_state, p->n_devices);
     f->links = LHI_NEW(mem, int64_t, p->n_resources + 1);
     f->f_ready = LHI_NEW(mem, int64_t, cells);
     f->d_ready = LHI_NEW(mem, int64_t, cells);
@@ -219,17 +219,17 @@ static int64_t mean_forward(const lh_pipeline *p)
 }
 
 /* Runs the simulation until no event is left. */
-static lh_status serve_all(fold *f, lh_error *err)
+static lh_status run_simulation(simulation *f, lh_error *err)
 {
     lhi_event event;
-    LHI_TRY(give_room(f, err));
+    LHI_TRY(allocate_state(f, err));
     for (uint32_t d = 0; d < f->p->n_devices; d++)
-        LHI_TRY(wake(f, d, 0, err));
+        LHI_TRY(push_event(f, d, 0, err));
     /* By time, then by device: the service order. */
     while (lhi_heap_pop(&f->events, &event)) {
         uint32_t device = (uint32_t)event.rank;
         if (f->devices[device].free_ns <= event.time_ns)
-            LHI_TRY(serve(f, device, event.time_ns, err));
+            LHI_TRY(start_next_pass(f, device, event.time_ns, err));
     }
     return LH_OK;
 }
@@ -239,12 +239,12 @@ lh_status lhi_interleaved_zbv(const lh_pipeline *pipeline,
                               lh_error *err)
 {
     LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
-    fold f = {.p = pipeline,
+    simulation f = {.p = pipeline,
               .options = options,
               .orders = out,
               .legs = pipeline->n_chunks / pipeline->n_devices,
               .unit_ns = mean_forward(pipeline)};
-    lh_status status = serve_all(&f, err);
+    lh_status status = run_simulation(&f, err);
     lhi_heap_fini(&f.events);
     if (status != LH_OK)
         lhi_orders_fini(out);

@@ -15,18 +15,18 @@ typedef struct v_counts {
 
 /* Adds the next pass for one kind and leg; microbatches past the last are only
  * counted. */
-static void count_out(v_counts *v, lh_pass_kind kind, uint32_t leg)
+static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
 {
     uint32_t *counts = kind == LH_F ? v->f : kind == LH_D ? v->d : v->w;
     uint32_t m = counts[leg]++;
     if (m < v->n)
-        lhi_put(v->order, kind, v->chunks[leg], m);
+        lhi_order_add_pass(v->order, kind, v->chunks[leg], m);
 }
 
-static void both(v_counts *v, uint32_t leg)
+static void add_d_and_w(v_counts *v, uint32_t leg)
 {
-    count_out(v, LH_D, leg);
-    count_out(v, LH_W, leg);
+    add_next_pass(v, LH_D, leg);
+    add_next_pass(v, LH_W, leg);
 }
 
 /* Writes one device's order, phase by phase. */
@@ -35,31 +35,31 @@ static void put_device(v_counts *v, uint32_t device, uint32_t devices)
     uint32_t after = devices - device, least = 2 * devices - 1;
     uint32_t all = v->n > least ? v->n : least;
     for (uint32_t i = 0; i < 2 * after - 1; i++)
-        count_out(v, LH_F, 0);
+        add_next_pass(v, LH_F, 0);
     for (uint32_t i = 0; i < device; i++) {
-        count_out(v, LH_F, 1);
-        count_out(v, LH_F, 0);
+        add_next_pass(v, LH_F, 1);
+        add_next_pass(v, LH_F, 0);
     }
     for (uint32_t i = 0; i < after; i++) {
-        count_out(v, LH_F, 1);
-        both(v, 1);
+        add_next_pass(v, LH_F, 1);
+        add_d_and_w(v, 1);
     }
     while (v->f[1] < v->f[0] || v->f[0] < all) {
         if (v->f[0] < all)
-            count_out(v, LH_F, 0);
-        both(v, 0);
-        count_out(v, LH_F, 1);
-        both(v, 1);
+            add_next_pass(v, LH_F, 0);
+        add_d_and_w(v, 0);
+        add_next_pass(v, LH_F, 1);
+        add_d_and_w(v, 1);
     }
     for (uint32_t i = 0; i < device; i++) {
-        count_out(v, LH_D, 0);
-        count_out(v, LH_D, 1);
+        add_next_pass(v, LH_D, 0);
+        add_next_pass(v, LH_D, 1);
     }
     for (uint32_t i = 0; i < after; i++)
-        both(v, 0);
+        add_d_and_w(v, 0);
     for (uint32_t leg = 2; leg-- > 0;)
         while (v->w[leg] < v->d[leg])
-            count_out(v, LH_W, leg);
+            add_next_pass(v, LH_W, leg);
 }
 
 lh_status lhi_zbv_phases(const lh_pipeline *pipeline,

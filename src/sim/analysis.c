@@ -18,7 +18,7 @@ struct lh_analysis {
 };
 
 /* Indices into the timeline. */
-typedef struct finder {
+typedef struct timeline_index {
     const lh_pipeline *p;
     const lh_timeline *t;
     /* per chunk, microbatch: index of its F, and of its D or B, on the device
@@ -28,13 +28,13 @@ typedef struct finder {
     uint32_t *before_on_dp; /* per collective: the previous one on its device's
                              * link */
     uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
-    /* per lhi_point(): the last operation to arrive among its prerequisites;
+    /* per lhi_pass_index(): the last operation to arrive among its prerequisites;
      * LH_NONE: none; NULL: no operations */
     uint32_t *awaited;
     uint32_t *copied;       /* per run: the last copy that it waits for;
                              * LH_NONE: none; NULL: no copies */
     uint32_t *before_on_copy; /* per copy: the previous one on its stream */
-} finder;
+} timeline_index;
 
 static const char *const cause_names[] = {
 #define CAUSE_NAME(name, id, text) id,
@@ -76,31 +76,31 @@ const char *lh_segment_name(lh_segment_kind kind)
     }
 }
 
-static const lh_timeline_run *run_at(const lh_timeline *t, uint32_t device,
+static const lh_timeline_run *get_run(const lh_timeline *t, uint32_t device,
                                      uint32_t i)
 {
     return &t->runs[t->offsets[device] + i];
 }
 
-static uint32_t n_runs(const lh_timeline *t, uint32_t device)
+static uint32_t count_runs(const lh_timeline *t, uint32_t device)
 {
     return (uint32_t)(t->offsets[device + 1] - t->offsets[device]);
 }
 
-static size_t cell(const finder *f, const lh_pass *pass)
+static size_t pass_index(const timeline_index *f, const lh_pass *pass)
 {
     return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
 }
 
 /* Returns the run index for a pass other than W. */
-static uint32_t find_run(const finder *f, const lh_pass *pass)
+static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
 {
     return (pass->kind == LH_F ? f->forward_run
-                               : f->backward_run)[cell(f, pass)];
+                               : f->backward_run)[pass_index(f, pass)];
 }
 
 /* Fills `awaited` from the operations that passes wait for. */
-static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
+static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = f->p;
     const lh_timeline *t = f->t;
@@ -113,11 +113,11 @@ static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
     memset(f->awaited, 0xff, points * sizeof *f->awaited);
     for (uint32_t i = 0; i < t->n_collectives; i++) {
         const lh_collective *c = &t->collectives[i];
-        if (c->op == LH_NONE || p->dp_ops[c->op].before.chunk == LH_NONE)
+        if (c->op == LH_NONE || p->dp_ops[c->op].needed_by.chunk == LH_NONE)
             continue;
-        const lh_dp_point *at = &p->dp_ops[c->op].before;
+        const lh_dp_pass *at = &p->dp_ops[c->op].needed_by;
         uint32_t *last =
-            &f->awaited[lhi_point(p, at->chunk, at->microbatch, at->backward)];
+            &f->awaited[lhi_pass_index(p, at->chunk, at->microbatch, at->backward)];
         if (*last == LH_NONE || c->arrive_ns > t->collectives[*last].arrive_ns)
             *last = i;
     }
@@ -125,7 +125,7 @@ static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
 }
 
 /* Collectives on one device occupy its link in array order. */
-static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
+static lh_status find_collectives(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_timeline *t = f->t;
     uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
@@ -148,7 +148,7 @@ static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
 }
 
 /* Fills `copied` and `before_on_copy`. */
-static lh_status find_copies(finder *f, lhi_arena *mem, lh_error *err)
+static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_timeline *t = f->t;
     size_t n_passes = t->offsets[t->n_devices];
@@ -162,15 +162,15 @@ static lh_status find_copies(finder *f, lhi_arena *mem, lh_error *err)
     memset(f->copied, 0xff, n_passes * sizeof *f->copied);
     memset(last, 0xff, t->n_devices * sizeof *last);
     for (uint32_t i = 0; i < t->n_copies; i++) {
-        const lh_copy *c = &t->copies[i];
-        f->copied[t->offsets[c->device] + c->before] = i;
+        const lh_offload_copy *c = &t->copies[i];
+        f->copied[t->offsets[c->device] + c->waiting_run] = i;
         f->before_on_copy[i] = last[c->device];
         last[c->device] = i;
     }
     return LH_OK;
 }
 
-static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
+static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
     f->forward_run = LHI_NEW(mem, uint32_t, n);
@@ -191,12 +191,12 @@ static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
     LHI_TRY(find_collectives(f, mem, err));
     LHI_TRY(find_copies(f, mem, err));
     for (uint32_t d = 0; d < f->t->n_devices; d++)
-        for (uint32_t i = 0; i < n_runs(f->t, d); i++) {
-            const lh_pass *pass = &run_at(f->t, d, i)->pass;
+        for (uint32_t i = 0; i < count_runs(f->t, d); i++) {
+            const lh_pass *pass = &get_run(f->t, d, i)->pass;
             if (pass->kind == LH_F)
-                f->forward_run[cell(f, pass)] = i;
+                f->forward_run[pass_index(f, pass)] = i;
             else if (pass->kind != LH_W)
-                f->backward_run[cell(f, pass)] = i;
+                f->backward_run[pass_index(f, pass)] = i;
         }
     return LH_OK;
 }
@@ -215,12 +215,12 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
 
 /* Returns when the device's next forward after run i had its input, if running
  * it would have exceeded the memory limit; otherwise INT64_MAX. */
-static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
+static int64_t memory_blocked_since(const timeline_index *f, uint32_t d, uint32_t next,
                                     int64_t memory)
 {
     if (next == LH_NONE)
         return INT64_MAX;
-    const lh_timeline_run *run = run_at(f->t, d, next);
+    const lh_timeline_run *run = get_run(f->t, d, next);
     const lh_chunk *chunk = &f->p->chunks[run->pass.chunk];
     if (memory + chunk->mem_f <= f->t->memory_limits[d])
         return INT64_MAX;
@@ -232,12 +232,12 @@ static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
     producer.chunk--;
     uint32_t at = find_run(f, &producer);
     const lh_timeline_run *made =
-        run_at(f->t, f->p->chunks[producer.chunk].device, at);
+        get_run(f->t, f->p->chunks[producer.chunk].device, at);
     return made->end_ns;
 }
 
 /* Returns the last copy that the run waits for; NULL: none. */
-static const lh_copy *copy_before(const finder *f, const lh_timeline_run *run)
+static const lh_offload_copy *copy_before(const timeline_index *f, const lh_timeline_run *run)
 {
     uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
     return i == LH_NONE ? NULL : &f->t->copies[i];
@@ -245,10 +245,10 @@ static const lh_copy *copy_before(const finder *f, const lh_timeline_run *run)
 
 /* Attributes the wait after the message's arrival, or the whole wait if the run
  * has no message. */
-static void explain_rest(const finder *f, const lh_timeline_run *run,
+static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
                          int64_t from, int64_t *idle)
 {
-    const lh_copy *copy = copy_before(f, run);
+    const lh_offload_copy *copy = copy_before(f, run);
     int64_t until = run->start_ns;
     if (copy && copy->end_ns == until)
         attribute(idle, LH_CAUSE_COPY, &from, until);
@@ -257,7 +257,7 @@ static void explain_rest(const finder *f, const lh_timeline_run *run,
 
 /* Attributes the gap before one run, from the end of the previous pass. `from`
  * is already past any head-of-line stall. */
-static void explain_gap(const finder *f, const lh_timeline_run *run,
+static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
                         int64_t from, int64_t blocked_since, int64_t *idle)
 {
     const lh_timeline *t = f->t;
@@ -265,12 +265,12 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
     if (from >= until)
         return;
     if (run->message == LH_NONE) {
-        explain_rest(f, run, from, idle);
+        attribute_rest(f, run, from, idle);
         return;
     }
     const lh_message *m = &t->messages[run->message];
     const lh_timeline_run *producer =
-        run_at(t, m->from, find_run(f, &m->producer));
+        get_run(t, m->from, find_run(f, &m->producer));
     int64_t produced = m->produced_ns < until ? m->produced_ns : until;
     if (run->pass.kind != LH_F) {
         attribute(idle, LH_CAUSE_DEPENDENCY, &from,
@@ -283,30 +283,30 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
     attribute(idle, LH_CAUSE_QUEUE, &from, m->depart_ns);
     attribute(idle, LH_CAUSE_TRANSFER, &from, m->sent_ns);
     attribute(idle, LH_CAUSE_LATENCY, &from, m->arrive_ns);
-    explain_rest(f, run, from, idle);
+    attribute_rest(f, run, from, idle);
 }
 
 /* `memory`: the device's static memory. */
-static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
+static lh_status attribute_device(const timeline_index *f, lhi_arena *mem, uint32_t d,
                                 int64_t memory, int64_t *idle, lh_error *err)
 {
     const lh_timeline *t = f->t;
-    uint32_t count = n_runs(t, d);
+    uint32_t count = count_runs(t, d);
     lhi_mark mark = lhi_arena_mark(mem);
     uint32_t *next_f = LHI_NEW(mem, uint32_t, (size_t)count + 1);
     if (!next_f)
         return lhi_fail_nomem(err);
     next_f[count] = LH_NONE;
     for (uint32_t i = count; i-- > 0;)
-        next_f[i] = run_at(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
+        next_f[i] = get_run(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
     int64_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const lh_timeline_run *run = run_at(t, d, i);
+        const lh_timeline_run *run = get_run(t, d, i);
         int64_t blocked = memory_blocked_since(f, d, next_f[i], memory);
-        explain_gap(f, run, at, blocked, idle);
+        attribute_gap(f, run, at, blocked, idle);
         idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
         at = run->issued_ns;
-        memory += lhi_pass_memory(&f->p->chunks[run->pass.chunk], &run->pass);
+        memory += lhi_pass_memory_change(&f->p->chunks[run->pass.chunk], &run->pass);
     }
     attribute(idle, LH_CAUSE_DRAIN, &at, t->makespan_ns);
     lhi_arena_rewind(mem, mark);
@@ -314,7 +314,7 @@ static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
 }
 
 /* Fills idle time per device and cause, plus the totals. */
-static lh_status explain_idle(lh_analysis *a, const finder *f,
+static lh_status attribute_idle(lh_analysis *a, const timeline_index *f,
                               lhi_arena *scratch, lh_error *err)
 {
     a->n_devices = f->t->n_devices;
@@ -328,7 +328,7 @@ static lh_status explain_idle(lh_analysis *a, const finder *f,
     int64_t *all = a->idle + (size_t)a->n_devices * LH_N_CAUSES;
     for (uint32_t d = 0; d < a->n_devices; d++) {
         int64_t *idle = a->idle + (size_t)d * LH_N_CAUSES;
-        LHI_TRY(explain_device(f, scratch, d, held[d], idle, err));
+        LHI_TRY(attribute_device(f, scratch, d, held[d], idle, err));
         for (int i = 0; i < LH_N_CAUSES; i++)
             all[i] += idle[i];
     }
@@ -338,20 +338,20 @@ static lh_status explain_idle(lh_analysis *a, const finder *f,
 /* --- critical path ------------------------------------------------------ */
 
 /* State for the backward walk: current time and the item reached. */
-typedef struct walker {
-    const finder *f;
+typedef struct path_walk {
+    const timeline_index *f;
     lh_analysis *a;
     size_t room;
     int64_t at_ns;
     const lh_timeline_run *run; /* current position: before this run, or ... */
     const lh_message *message;  /* ... before this message departs, or ... */
     const lh_collective *collective; /* ... before this collective, or ... */
-    const lh_copy *copy;             /* ... before this copy */
+    const lh_offload_copy *copy;             /* ... before this copy */
     bool no_memory;
-} walker;
+} path_walk;
 
 /* Appends a segment; skips empty ones except passes. */
-static void add_segment(walker *w, lh_segment segment)
+static void add_segment(path_walk *w, lh_segment segment)
 {
     if (segment.start_ns == segment.end_ns && segment.kind != LH_SEGMENT_PASS)
         return;
@@ -371,9 +371,9 @@ static void add_segment(walker *w, lh_segment segment)
 }
 
 /* Adds a run's segments and moves to its start. */
-static void step_to_run(walker *w, uint32_t d, uint32_t i)
+static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
 {
-    const lh_timeline_run *run = run_at(w->f->t, d, i);
+    const lh_timeline_run *run = get_run(w->f->t, d, i);
     if (run->issued_ns > run->end_ns && w->at_ns == run->issued_ns)
         add_segment(w, (lh_segment){.kind = LH_SEGMENT_HEAD_OF_LINE,
                                     .start_ns = run->end_ns,
@@ -387,7 +387,7 @@ static void step_to_run(walker *w, uint32_t d, uint32_t i)
                                 .pass = run->pass,
                                 .device = d,
                                 .run = i});
-    *w = (walker){.f = w->f,
+    *w = (path_walk){.f = w->f,
                   .a = w->a,
                   .room = w->room,
                   .at_ns = run->start_ns,
@@ -396,7 +396,7 @@ static void step_to_run(walker *w, uint32_t d, uint32_t i)
 }
 
 /* Adds a message's segments and moves to its departure. */
-static void step_to_message(walker *w, const lh_message *m, bool with_latency)
+static void step_to_message(path_walk *w, const lh_message *m, bool with_latency)
 {
     uint32_t index = (uint32_t)(m - w->f->t->messages);
     lh_segment segment = {.kind = LH_SEGMENT_LATENCY,
@@ -411,7 +411,7 @@ static void step_to_message(walker *w, const lh_message *m, bool with_latency)
     segment.start_ns = m->depart_ns;
     segment.end_ns = m->sent_ns;
     add_segment(w, segment);
-    *w = (walker){.f = w->f,
+    *w = (path_walk){.f = w->f,
                   .a = w->a,
                   .room = w->room,
                   .at_ns = m->depart_ns,
@@ -420,7 +420,7 @@ static void step_to_message(walker *w, const lh_message *m, bool with_latency)
 }
 
 /* Adds a collective's segment and moves to its departure. */
-static void step_to_collective(walker *w, const lh_collective *c)
+static void step_to_collective(path_walk *w, const lh_collective *c)
 {
     add_segment(
         w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
@@ -429,7 +429,7 @@ static void step_to_collective(walker *w, const lh_collective *c)
                         .pass = {.chunk = c->chunk, .n_parts = 1},
                         .device = c->device,
                         .collective = (uint32_t)(c - w->f->t->collectives)});
-    *w = (walker){.f = w->f,
+    *w = (path_walk){.f = w->f,
                   .a = w->a,
                   .room = w->room,
                   .at_ns = c->depart_ns,
@@ -438,7 +438,7 @@ static void step_to_collective(walker *w, const lh_collective *c)
 }
 
 /* Adds a copy's segment and moves to its departure. */
-static void step_to_copy(walker *w, const lh_copy *c)
+static void step_to_copy(path_walk *w, const lh_offload_copy *c)
 {
     add_segment(w, (lh_segment){.kind = LH_SEGMENT_COPY,
                                 .start_ns = c->depart_ns,
@@ -446,10 +446,10 @@ static void step_to_copy(walker *w, const lh_copy *c)
                                 .pass = {.chunk = c->chunk,
                                          .microbatch = c->microbatch,
                                          .n_parts = 1,
-                                         .kind = c->is_back ? LH_B : LH_F},
+                                         .kind = c->is_reload ? LH_B : LH_F},
                                 .device = c->device,
                                 .copy = (uint32_t)(c - w->f->t->copies)});
-    *w = (walker){.f = w->f,
+    *w = (path_walk){.f = w->f,
                   .a = w->a,
                   .room = w->room,
                   .at_ns = c->depart_ns,
@@ -459,11 +459,11 @@ static void step_to_copy(walker *w, const lh_copy *c)
 
 /* Steps from a run to its predecessor: the previous pass, its message, a copy
  * or its all-gather. Returns false at the beginning. */
-static bool step_from_run(walker *w)
+static bool step_from_run(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
     const lh_timeline_run *run = w->run;
-    uint32_t i = (uint32_t)(run - run_at(t, run->device, 0));
+    uint32_t i = (uint32_t)(run - get_run(t, run->device, 0));
     if (i > 0 && run[-1].issued_ns == w->at_ns) {
         step_to_run(w, run->device, i - 1);
         return true;
@@ -475,13 +475,13 @@ static bool step_from_run(walker *w)
     }
     if (w->at_ns == 0)
         return false;
-    const lh_copy *copy = copy_before(w->f, run);
+    const lh_offload_copy *copy = copy_before(w->f, run);
     if (copy && copy->end_ns == w->at_ns) {
         step_to_copy(w, copy);
         return true;
     }
     if (w->f->awaited && run->pass.kind != LH_W) {
-        uint32_t op = w->f->awaited[lhi_point(w->f->p, run->pass.chunk,
+        uint32_t op = w->f->awaited[lhi_pass_index(w->f->p, run->pass.chunk,
                                               run->pass.microbatch,
                                               run->pass.kind != LH_F)];
         if (op != LH_NONE && t->collectives[op].arrive_ns == w->at_ns) {
@@ -499,7 +499,7 @@ static bool step_from_run(walker *w)
 /* Steps from a message's departure to the previous message on its link, or to
  * the pass that made it ready: its producer or the pass that posts its receive.
  */
-static bool step_from_message(walker *w)
+static bool step_from_message(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
     const lh_message *m = w->message;
@@ -511,14 +511,14 @@ static bool step_from_message(walker *w)
         return true;
     }
     uint32_t maker = find_run(w->f, &m->producer);
-    if (run_at(t, m->from, maker)->issued_ns == m->ready_ns ||
+    if (get_run(t, m->from, maker)->issued_ns == m->ready_ns ||
         m->produced_ns == m->ready_ns) {
         step_to_run(w, m->from, maker);
         return true;
     }
     uint32_t user = find_run(w->f, &m->consumer);
     while (user-- > 0)
-        if (run_at(t, m->to, user)->issued_ns == m->ready_ns) {
+        if (get_run(t, m->to, user)->issued_ns == m->ready_ns) {
             step_to_run(w, m->to, user);
             return true;
         }
@@ -526,30 +526,30 @@ static bool step_from_message(walker *w)
 }
 
 /* Steps to the start of the pass that launches an operation. */
-static void step_to_launch(walker *w, const lh_collective *c)
+static void step_to_launch(path_walk *w, const lh_collective *c)
 {
-    const lh_dp_point *at = &w->f->p->dp_ops[c->op].launch;
+    const lh_dp_pass *at = &w->f->p->dp_ops[c->op].launch;
     size_t i = (size_t)at->chunk * w->f->p->n_microbatches + at->microbatch;
     uint32_t run = (at->backward ? w->f->backward_run : w->f->forward_run)[i];
-    *w = (walker){.f = w->f,
+    *w = (path_walk){.f = w->f,
                   .a = w->a,
                   .room = w->room,
                   .at_ns = c->ready_ns,
-                  .run = run_at(w->f->t, c->device, run),
+                  .run = get_run(w->f->t, c->device, run),
                   .no_memory = w->no_memory};
 }
 
 /* Steps from an all-gather to the first forward on another chunk that issued it
  * at its start. Returns false if there is none. */
-static bool step_to_first_forward(walker *w, const lh_collective *c)
+static bool step_to_first_forward(path_walk *w, const lh_collective *c)
 {
     if (c->ready_ns == 0)
         return false;
-    for (uint32_t i = 0; i < n_runs(w->f->t, c->device); i++) {
-        const lh_timeline_run *run = run_at(w->f->t, c->device, i);
+    for (uint32_t i = 0; i < count_runs(w->f->t, c->device); i++) {
+        const lh_timeline_run *run = get_run(w->f->t, c->device, i);
         if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
             continue;
-        *w = (walker){.f = w->f,
+        *w = (path_walk){.f = w->f,
                       .a = w->a,
                       .room = w->room,
                       .at_ns = c->ready_ns,
@@ -562,7 +562,7 @@ static bool step_to_first_forward(walker *w, const lh_collective *c)
 
 /* Steps from a collective to the previous one on its link, its launching pass,
  * or the pass that made it ready. */
-static bool step_from_collective(walker *w)
+static bool step_from_collective(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
     const lh_collective *c = w->collective;
@@ -579,8 +579,8 @@ static bool step_from_collective(walker *w)
     }
     if (!c->is_reduce_scatter)
         return step_to_first_forward(w, c);
-    for (uint32_t i = n_runs(t, c->device); i-- > 0;)
-        if (run_at(t, c->device, i)->end_ns == c->ready_ns) {
+    for (uint32_t i = count_runs(t, c->device); i-- > 0;)
+        if (get_run(t, c->device, i)->end_ns == c->ready_ns) {
             step_to_run(w, c->device, i);
             return true;
         }
@@ -589,34 +589,34 @@ static bool step_from_collective(walker *w)
 
 /* Steps from a copy to the previous copy on its stream, or to the pass that
  * launches it. */
-static bool step_from_copy(walker *w)
+static bool step_from_copy(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
-    const lh_copy *c = w->copy;
+    const lh_offload_copy *c = w->copy;
     if (c->depart_ns > c->ready_ns) {
         step_to_copy(w, &t->copies[w->f->before_on_copy[c - t->copies]]);
-    } else if (!c->is_back) {
-        step_to_run(w, c->device, c->at);
+    } else if (!c->is_reload) {
+        step_to_run(w, c->device, c->launching_run);
     } else {
-        *w = (walker){.f = w->f,
+        *w = (path_walk){.f = w->f,
                       .a = w->a,
                       .room = w->room,
                       .at_ns = c->ready_ns,
-                      .run = run_at(t, c->device, c->at),
+                      .run = get_run(t, c->device, c->launching_run),
                       .no_memory = w->no_memory};
     }
     return true;
 }
 
 /* Starts at the pass or collective that ends at the makespan. */
-static void start_walk(walker *w)
+static void start_walk(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
     w->at_ns = t->makespan_ns;
     for (uint32_t d = 0; d < t->n_devices; d++)
-        if (n_runs(t, d) > 0 &&
-            run_at(t, d, n_runs(t, d) - 1)->end_ns == t->makespan_ns) {
-            step_to_run(w, d, n_runs(t, d) - 1);
+        if (count_runs(t, d) > 0 &&
+            get_run(t, d, count_runs(t, d) - 1)->end_ns == t->makespan_ns) {
+            step_to_run(w, d, count_runs(t, d) - 1);
             return;
         }
     for (uint32_t i = 0; i < t->n_collectives; i++)
@@ -627,10 +627,10 @@ static void start_walk(walker *w)
 }
 
 /* Builds the critical path, walking from the end to the beginning. */
-static lh_status walk_critical_path(lh_analysis *a, const finder *f,
+static lh_status walk_critical_path(lh_analysis *a, const timeline_index *f,
                                     lh_error *err)
 {
-    walker w = {.f = f, .a = a};
+    path_walk w = {.f = f, .a = a};
     start_walk(&w);
     bool more = w.run || w.message || w.collective;
     while (more && !w.no_memory)
@@ -651,28 +651,28 @@ static lh_status walk_critical_path(lh_analysis *a, const finder *f,
 /* --- links and slackness ------------------------------------------------ */
 
 /* A change in a link's queue length. */
-typedef struct arrival {
+typedef struct queue_change {
     int64_t time_ns;
     uint32_t resource;
     int32_t change;
-} arrival;
+} queue_change;
 
 static int compare_arrivals(const void *a, const void *b)
 {
-    const arrival *x = a, *y = b;
+    const queue_change *x = a, *y = b;
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
     return x->change - y->change; /* departures first: no queue at an instant */
 }
 
 /* Computes messages, busy time and queues per link. */
-static lh_status use_links(lh_analysis *a, const finder *f, lhi_arena *scratch,
+static lh_status compute_link_use(lh_analysis *a, const timeline_index *f, lhi_arena *scratch,
                            lh_error *err)
 {
     const lh_timeline *t = f->t;
     a->n_links = t->n_resources;
     a->links = LHI_NEW(a->mem, lh_link_use, t->n_resources);
-    arrival *events = LHI_NEW(scratch, arrival, 2 * (size_t)t->n_messages);
+    queue_change *events = LHI_NEW(scratch, queue_change, 2 * (size_t)t->n_messages);
     uint32_t *waiting = LHI_NEW(scratch, uint32_t, t->n_resources);
     size_t n = 0;
     if (!a->links || !events || !waiting)
@@ -692,8 +692,8 @@ static lh_status use_links(lh_analysis *a, const finder *f, lhi_arena *scratch,
         use->queued_ns += m->depart_ns - m->ready_ns;
         if (m->depart_ns == m->ready_ns)
             continue;
-        events[n++] = (arrival){m->ready_ns, m->resource, 1};
-        events[n++] = (arrival){m->depart_ns, m->resource, -1};
+        events[n++] = (queue_change){m->ready_ns, m->resource, 1};
+        events[n++] = (queue_change){m->depart_ns, m->resource, -1};
     }
     if (n)
         qsort(events, n, sizeof *events, compare_arrivals);
@@ -716,7 +716,7 @@ static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
 }
 
 /* Computes slackness and delay tolerance per boundary; UD placement only. */
-static lh_status find_slack(lh_analysis *a, const finder *f,
+static lh_status find_slack(lh_analysis *a, const timeline_index *f,
                             const lh_schedule *s, lhi_arena *scratch,
                             lh_error *err)
 {
@@ -729,7 +729,7 @@ static lh_status find_slack(lh_analysis *a, const finder *f,
     if (!a->slacks || !tolerances)
         return lhi_fail_nomem(err);
     LHI_TRY(
-        lhi_find_tolerances(p, s, &f->t->options, scratch, tolerances, err));
+        lhi_sim_find_tolerances(p, s, &f->t->options, scratch, tolerances, err));
     for (uint32_t i = 0; i < a->n_slacks; i++) {
         lh_slack *k = &a->slacks[i];
         k->warmup = count_warmup(s, i);
@@ -740,13 +740,13 @@ static lh_status find_slack(lh_analysis *a, const finder *f,
     return LH_OK;
 }
 
-static lh_status analyse(lh_analysis *a, finder *f, const lh_schedule *s,
+static lh_status analyse(lh_analysis *a, timeline_index *f, const lh_schedule *s,
                          lhi_arena *scratch, lh_error *err)
 {
-    LHI_TRY(make_finder(f, scratch, err));
-    LHI_TRY(explain_idle(a, f, scratch, err));
+    LHI_TRY(build_index(f, scratch, err));
+    LHI_TRY(attribute_idle(a, f, scratch, err));
     LHI_TRY(walk_critical_path(a, f, err));
-    LHI_TRY(use_links(a, f, scratch, err));
+    LHI_TRY(compute_link_use(a, f, scratch, err));
     return find_slack(a, f, s, scratch, err);
 }
 
@@ -761,7 +761,7 @@ lh_status lh_analysis_make(const lh_pipeline *pipeline,
     if (!a || !scratch) {
         status = lhi_fail_nomem(err);
     } else {
-        finder f = {.p = pipeline, .t = timeline};
+        timeline_index f = {.p = pipeline, .t = timeline};
         a->mem = mem;
         status = analyse(a, &f, schedule, scratch, err);
     }

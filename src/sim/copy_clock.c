@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 
-lh_status lhi_copies_make(const lh_pipeline *p, const lh_schedule *schedule,
+lh_status lhi_copy_clock_init(const lh_pipeline *p, const lh_schedule *schedule,
                           const size_t *offsets, lhi_arena *mem,
                           lhi_copy_clock *out, lh_error *err)
 {
@@ -13,9 +13,9 @@ lh_status lhi_copies_make(const lh_pipeline *p, const lh_schedule *schedule,
     *out = (lhi_copy_clock){0};
     if (!p->offloads)
         return LH_OK;
-    uint32_t *scratch = LHI_NEW(mem, uint32_t, lhi_offload_scratch(p));
-    c.items = LHI_NEW(mem, lhi_offload, n_passes);
-    c.done = LHI_NEW(mem, lh_copy, n_passes);
+    uint32_t *scratch = LHI_NEW(mem, uint32_t, lhi_count_offload_scratch(p));
+    c.items = LHI_NEW(mem, lhi_offload_copy, n_passes);
+    c.done = LHI_NEW(mem, lh_offload_copy, n_passes);
     c.ready_ns = LHI_NEW(mem, int64_t, n_passes);
     c.next = LHI_NEW(mem, uint32_t, p->n_devices);
     c.end = LHI_NEW(mem, uint32_t, p->n_devices);
@@ -25,7 +25,7 @@ lh_status lhi_copies_make(const lh_pipeline *p, const lh_schedule *schedule,
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         c.next[d] = n;
-        n += lhi_offloads_list(p, schedule->orders[d], sizeof(lh_pass),
+        n += lhi_list_offload_copies(p, schedule->orders[d], sizeof(lh_pass),
                                schedule->counts[d], scratch, c.items + n);
         c.end[d] = n;
     }
@@ -33,7 +33,7 @@ lh_status lhi_copies_make(const lh_pipeline *p, const lh_schedule *schedule,
     return LH_OK;
 }
 
-void lhi_copies_ready(const lhi_copy_clock *c, uint32_t device, uint32_t i,
+void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device, uint32_t i,
                       int64_t *start)
 {
     if (!c->p)
@@ -44,7 +44,7 @@ void lhi_copies_ready(const lhi_copy_clock *c, uint32_t device, uint32_t i,
 
 /* Queues one copy on the device's stream and updates the pass that waits for
  * it. */
-static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload *what,
+static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload_copy *what,
                    int64_t now)
 {
     int64_t *free_ns = &c->free_ns[device];
@@ -52,12 +52,12 @@ static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload *what,
     int64_t depart_ns = now > *free_ns ? now : *free_ns;
     *free_ns = depart_ns + c->p->chunks[what->chunk].offload_ns;
     *waits = *free_ns > *waits ? *free_ns : *waits;
-    c->done[c->n_done++] = (lh_copy){.chunk = what->chunk,
+    c->done[c->n_done++] = (lh_offload_copy){.chunk = what->chunk,
                                      .microbatch = what->microbatch,
                                      .device = device,
-                                     .is_back = what->is_back,
-                                     .at = what->at,
-                                     .before = what->before,
+                                     .is_reload = what->to_device,
+                                     .launching_run = what->at,
+                                     .waiting_run = what->before,
                                      .ready_ns = now,
                                      .depart_ns = depart_ns,
                                      .end_ns = *free_ns};
@@ -72,17 +72,17 @@ static void launch_all(lhi_copy_clock *c, uint32_t device, uint32_t i,
         return;
     uint32_t *next = &c->next[device];
     while (*next < c->end[device] && c->items[*next].at == i &&
-           c->items[*next].is_back == is_back)
+           c->items[*next].to_device == is_back)
         launch(c, device, &c->items[(*next)++], now);
 }
 
-void lhi_copies_started(lhi_copy_clock *c, uint32_t device, uint32_t i,
+void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
                         int64_t start)
 {
     launch_all(c, device, i, true, start);
 }
 
-void lhi_copies_ended(lhi_copy_clock *c, uint32_t device, uint32_t i,
+void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
                       int64_t now)
 {
     launch_all(c, device, i, false, now);

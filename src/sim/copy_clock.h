@@ -14,29 +14,29 @@
 /* Copy streams for all devices. */
 typedef struct lhi_copy_clock {
     const lh_pipeline *p;  /* NULL: no copies */
-    lhi_offload *items;    /* by device */
+    lhi_offload_copy *items;    /* by device */
     uint32_t *next, *end;  /* per device: range in `items` */
     int64_t *free_ns;      /* per device */
     const size_t *offsets; /* per device: first pass */
     int64_t *ready_ns;     /* per pass: end of its copies */
-    lh_copy *done;         /* executed copies; capacity as `items` */
+    lh_offload_copy *done;         /* executed copies; capacity as `items` */
     uint32_t n_done;
 } lhi_copy_clock;
 
 /* Initialises the clock for one iteration from time 0. `offsets`: n_devices + 1
  * entries, borrowed. All memory belongs to `mem`. */
-lh_status lhi_copies_make(const lh_pipeline *pipeline,
+lh_status lhi_copy_clock_init(const lh_pipeline *pipeline,
                           const lh_schedule *schedule, const size_t *offsets,
                           lhi_arena *mem, lhi_copy_clock *out, lh_error *err);
 
 /* Raises *start to the time when the device's pass `i` may start. */
-void lhi_copies_ready(const lhi_copy_clock *c, uint32_t device, uint32_t i,
+void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device, uint32_t i,
                       int64_t *start);
 /* Reports that the device's pass `i` starts. */
-void lhi_copies_started(lhi_copy_clock *c, uint32_t device, uint32_t i,
+void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
                         int64_t start);
 /* Reports that the device's pass `i` has ended. */
-void lhi_copies_ended(lhi_copy_clock *c, uint32_t device, uint32_t i,
+void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
                       int64_t now);
 
 #endif

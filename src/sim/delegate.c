@@ -18,20 +18,20 @@ const char *lh_data_path_name(lh_data_path path)
     return names[path];
 }
 
-int64_t lh_staging_ns(uint64_t bytes, double host_bytes_per_s,
+int64_t lh_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
                       int64_t constant_ns)
 {
     return constant_ns + llround((double)bytes / host_bytes_per_s * 1e9);
 }
 
-uint32_t lh_delegated_queues(double made, double moved)
+uint32_t lh_delegation_count_queues(double made, double moved)
 {
     double queues = ceil(made / moved);
     return queues < 1 ? 1 : queues < UINT32_MAX ? (uint32_t)queues : UINT32_MAX;
 }
 
 /* Returns the time for one copy on a link, in ns. */
-static int64_t staging_of(const lh_delegation *o, uint32_t link)
+static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
 {
     return o->link_staging_ns ? o->link_staging_ns[link] : o->staging_ns;
 }
@@ -54,7 +54,7 @@ static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
                         " ns; both have to be at least 0",
                         o->host_memory, o->host_copy_ns);
     for (uint32_t i = 0; i <= p->n_links; i++) {
-        int64_t ns = i < p->n_links ? staging_of(o, i) : o->staging_ns;
+        int64_t ns = i < p->n_links ? get_staging_ns(o, i) : o->staging_ns;
         if (ns < 0 || ns > LONGEST_NS)
             return lhi_fail(err, LH_EINVAL,
                             "a copy of a message takes %" PRId64
@@ -108,18 +108,18 @@ static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
     for (uint32_t i = 0; i < p->n_links; i++) {
         links[i] = desc.links[i];
         if (is_delegated(o, i))
-            links[i].latency_ns += 2 * staging_of(o, i);
+            links[i].latency_ns += 2 * get_staging_ns(o, i);
     }
     if (!o->links && o->staging_ns > 0)
         desc.n_links = add_missing(p, 2 * o->staging_ns, links, p->n_links);
     desc.links = links;
-    lh_status status = lhi_pipeline_remake(p, &desc, out, err);
+    lh_status status = lhi_pipeline_rebuild(p, &desc, out, err);
     free(links);
     return status;
 }
 
 /* Adds host memory; devices that already offload activations are unchanged. */
-static lh_status keep_host(const lh_pipeline *p, const lh_delegation *o,
+static lh_status add_host_memory(const lh_pipeline *p, const lh_delegation *o,
                            lh_pipeline **staged, lh_error *err)
 {
     lh_pipeline *roomy;
@@ -137,7 +137,7 @@ lh_status lh_delegate(const lh_pipeline *pipeline, const lh_sim_options *sim,
 {
     lh_delegation o;
     lh_sim_options how;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_delegation, &o, delegation, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_delegation, &o, delegation, err));
     LHI_TRY(lhi_sim_options(pipeline, sim, &how, err));
     LHI_TRY(check_delegation(pipeline, &o, err));
     how.delegated = o.links;
@@ -149,7 +149,7 @@ lh_status lh_delegate(const lh_pipeline *pipeline, const lh_sim_options *sim,
         how.host_copy_ns = o.host_copy_ns;
     lh_pipeline *staged;
     LHI_TRY(stage_links(pipeline, &o, &staged, err));
-    lh_status status = keep_host(pipeline, &o, &staged, err);
+    lh_status status = add_host_memory(pipeline, &o, &staged, err);
     if (status != LH_OK) {
         lh_pipeline_free(staged);
         return status;

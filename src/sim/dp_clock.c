@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-lh_status lhi_dp_clock_make(const lh_pipeline *p, lhi_arena *mem,
+lh_status lhi_dp_clock_init(const lh_pipeline *p, lhi_arena *mem,
                             lhi_dp_clock *out, lh_error *err)
 {
     size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
@@ -11,15 +11,15 @@ lh_status lhi_dp_clock_make(const lh_pipeline *p, lhi_arena *mem,
                       .free_ns = LHI_NEW(mem, int64_t, p->n_devices),
                       .gathered_ns = LHI_NEW(mem, int64_t, p->n_chunks),
                       .next_gather = LHI_NEW(mem, uint32_t, p->n_chunks),
-                      .line = LHI_NEW(mem, uint32_t, p->n_chunks),
-                      .releases = LHI_NEW(mem, uint32_t, p->n_chunks)};
-    if (!c.free_ns || !c.gathered_ns || !c.next_gather || !c.line ||
-        !c.releases)
+                      .chunk_queue = LHI_NEW(mem, uint32_t, p->n_chunks),
+                      .n_unreleased = LHI_NEW(mem, uint32_t, p->n_chunks)};
+    if (!c.free_ns || !c.gathered_ns || !c.next_gather || !c.chunk_queue ||
+        !c.n_unreleased)
         return lhi_fail_nomem(err);
     if (p->n_dp_ops) {
-        c.left = LHI_NEW(mem, uint32_t, points);
+        c.n_pending = LHI_NEW(mem, uint32_t, points);
         c.ready_ns = LHI_NEW(mem, int64_t, points);
-        if (!c.left || !c.ready_ns)
+        if (!c.n_pending || !c.ready_ns)
             return lhi_fail_nomem(err);
     }
     *out = c;
@@ -37,11 +37,11 @@ void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
     for (uint32_t i = 0; i < p->n_chunks; i++) {
         c->gathered_ns[i] = INT64_MIN;
         c->next_gather[i] = LH_NONE;
-        c->releases[i] = 0;
+        c->n_unreleased[i] = 0;
     }
-    if (!c->left)
+    if (!c->n_pending)
         return;
-    memcpy(c->left, p->dp_waits, points * sizeof *c->left);
+    memcpy(c->n_pending, p->dp_waits, points * sizeof *c->n_pending);
     for (size_t i = 0; i < points; i++)
         c->ready_ns[i] = now;
 }
@@ -65,7 +65,7 @@ static int64_t send(lhi_dp_clock *c, lh_collective what, int64_t transfer_ns,
 }
 
 /* Sends a chunk's all-gather or reduce-scatter as one collective. */
-static void send_whole(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
+static void send_chunk(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
                        int64_t now)
 {
     const lh_chunk *k = &c->p->chunks[chunk];
@@ -82,19 +82,19 @@ static void send_whole(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
 
 /* Issues the all-gather for the device's n-th chunk that has one: at the start,
  * or at the first forward of the chunk `first_gathers` positions earlier. */
-static void gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t now)
+static void issue_gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t now)
 {
     uint32_t first = c->p->first_gathers;
-    c->line[n] = chunk;
+    c->chunk_queue[n] = chunk;
     if (first == 0 || n < first) {
-        send_whole(c, chunk, false, now);
+        send_chunk(c, chunk, false, now);
         return;
     }
     c->gathered_ns[chunk] = INT64_MAX; /* issued before the first query */
-    c->next_gather[c->line[n - first]] = chunk;
+    c->next_gather[c->chunk_queue[n - first]] = chunk;
 }
 
-void lhi_dp_clock_device(lhi_dp_clock *c, const lh_pass *order, size_t stride,
+void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order, size_t stride,
                          uint32_t count, int64_t now)
 {
     uint32_t n = 0;
@@ -103,32 +103,32 @@ void lhi_dp_clock_device(lhi_dp_clock *c, const lh_pass *order, size_t stride,
             (const void *)((const char *)order + (size_t)i * stride);
         if (pass->kind == LH_F && c->p->chunks[pass->chunk].all_gather_ns > 0 &&
             c->gathered_ns[pass->chunk] == INT64_MIN)
-            gather(c, n++, pass->chunk, now);
+            issue_gather(c, n++, pass->chunk, now);
         if (pass->kind == LH_W || pass->kind == LH_B)
-            c->releases[pass->chunk]++;
+            c->n_unreleased[pass->chunk]++;
     }
 }
 
-static size_t point_of(const lhi_dp_clock *c, const lh_pass *pass)
+static size_t get_point(const lhi_dp_clock *c, const lh_pass *pass)
 {
-    return lhi_point(c->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+    return lhi_pass_index(c->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
 }
 
-bool lhi_dp_clock_ready(const lhi_dp_clock *c, const lh_pass *pass,
+bool lhi_dp_clock_get_start(const lhi_dp_clock *c, const lh_pass *pass,
                         int64_t *start)
 {
     if (pass->kind == LH_F && c->gathered_ns[pass->chunk] > *start)
         *start = c->gathered_ns[pass->chunk];
-    if (!c->left || pass->kind == LH_W)
+    if (!c->n_pending || pass->kind == LH_W)
         return true;
-    size_t point = point_of(c, pass);
+    size_t point = get_point(c, pass);
     if (c->ready_ns[point] > *start)
         *start = c->ready_ns[point];
-    return c->left[point] == 0;
+    return c->n_pending[point] == 0;
 }
 
 /* Launches the operations that the pass at `point` issues at its start. */
-static void launch(lhi_dp_clock *c, size_t point, int64_t now)
+static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
 {
     const lh_pipeline *p = c->p;
     for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
@@ -140,30 +140,30 @@ static void launch(lhi_dp_clock *c, size_t point, int64_t now)
                                  .is_reduce_scatter = op->is_reduce_scatter,
                                  .op = i},
                  op->transfer_ns, now);
-        if (op->before.chunk == LH_NONE)
+        if (op->needed_by.chunk == LH_NONE)
             continue;
-        size_t waiting = lhi_point(p, op->before.chunk, op->before.microbatch,
-                                   op->before.backward);
-        c->left[waiting]--;
+        size_t waiting = lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                                   op->needed_by.backward);
+        c->n_pending[waiting]--;
         if (arrives > c->ready_ns[waiting])
             c->ready_ns[waiting] = arrives;
     }
 }
 
-void lhi_dp_clock_started(lhi_dp_clock *c, const lh_pass *pass, int64_t start)
+void lhi_dp_clock_on_start(lhi_dp_clock *c, const lh_pass *pass, int64_t start)
 {
-    if (c->left && pass->kind != LH_W)
-        launch(c, point_of(c, pass), start);
+    if (c->n_pending && pass->kind != LH_W)
+        launch_operations(c, get_point(c, pass), start);
     if (pass->kind != LH_F || c->next_gather[pass->chunk] == LH_NONE)
         return;
-    send_whole(c, c->next_gather[pass->chunk], false, start);
+    send_chunk(c, c->next_gather[pass->chunk], false, start);
     c->next_gather[pass->chunk] = LH_NONE;
 }
 
-void lhi_dp_clock_ended(lhi_dp_clock *c, const lh_pass *pass, int64_t now)
+void lhi_dp_clock_on_end(lhi_dp_clock *c, const lh_pass *pass, int64_t now)
 {
     if ((pass->kind == LH_W || pass->kind == LH_B) &&
-        --c->releases[pass->chunk] == 0 &&
+        --c->n_unreleased[pass->chunk] == 0 &&
         c->p->chunks[pass->chunk].reduce_scatter_ns > 0)
-        send_whole(c, pass->chunk, true, now);
+        send_chunk(c, pass->chunk, true, now);
 }

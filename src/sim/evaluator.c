@@ -30,7 +30,7 @@ struct lh_evaluator {
     bool private_links;
     int64_t *arrive[2]; /* input arrivals for F, and for D or B, per chunk,
                          * microbatch */
-    lhi_seen seen;
+    lhi_observed_passes seen;
     int64_t *link_free, *device_free, *dp_free, *gathered;
     uint32_t *pos, *stack, *releases;
     uint32_t *dp_left; /* as in the event engine; NULL: no operations */
@@ -41,7 +41,7 @@ struct lh_evaluator {
 };
 
 /* Checks whether each link has one sending device. */
-static bool find_private(const lh_pipeline *p, uint32_t *sender)
+static bool has_private_links(const lh_pipeline *p, uint32_t *sender)
 {
     for (uint32_t r = 0; r < p->n_resources; r++)
         sender[r] = LH_NONE;
@@ -102,7 +102,7 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         if (!e->next_gather || !e->line)
             goto err_mem;
     }
-    e->private_links = find_private(p, sender);
+    e->private_links = has_private_links(p, sender);
     *out = e;
     return LH_OK;
 err_mem:
@@ -117,7 +117,7 @@ void lh_evaluator_free(lh_evaluator *evaluator)
 }
 
 /* Runs the collectives before the first forwards; returns the last arrival. */
-static int64_t gather(lh_evaluator *e, const lh_schedule *s)
+static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
     int64_t last = 0;
@@ -150,7 +150,7 @@ static int64_t gather(lh_evaluator *e, const lh_schedule *s)
 }
 
 /* Issues the all-gather that belongs to a chunk's first forward. */
-static void fetch(lh_evaluator *e, uint32_t chunk, int64_t now)
+static void issue_next_gather(lh_evaluator *e, uint32_t chunk, int64_t now)
 {
     uint32_t next = e->next_gather[chunk];
     if (next == LH_NONE)
@@ -165,7 +165,7 @@ static void fetch(lh_evaluator *e, uint32_t chunk, int64_t now)
 }
 
 /* Returns when a chunk's reduce-scatter, issued `now`, arrives. */
-static int64_t scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
+static int64_t issue_scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
 {
     int64_t *link_free = &e->dp_free[c->device];
     *link_free = (now > *link_free ? now : *link_free) + c->reduce_scatter_ns;
@@ -184,7 +184,7 @@ static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
 
 /* Returns the start of a pass that may start `now`, after its prerequisite
  * operations, and launches its own. UNKNOWN: it never starts. */
-static int64_t communicate(lh_evaluator *e, uint32_t d, size_t point,
+static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
                            int64_t now)
 {
     const lh_pipeline *p = e->p;
@@ -198,10 +198,10 @@ static int64_t communicate(lh_evaluator *e, uint32_t d, size_t point,
         *free = (now > *free ? now : *free) + op->transfer_ns;
         int64_t arrive = *free + p->chunks[op->chunk].dp_latency_ns;
         e->dp_last = arrive > e->dp_last ? arrive : e->dp_last;
-        if (op->before.chunk == LH_NONE)
+        if (op->needed_by.chunk == LH_NONE)
             continue;
-        size_t waiting = lhi_point(p, op->before.chunk, op->before.microbatch,
-                                   op->before.backward);
+        size_t waiting = lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                                   op->needed_by.backward);
         e->dp_left[waiting]--;
         if (arrive > e->dp_ready[waiting])
             e->dp_ready[waiting] = arrive;
@@ -211,7 +211,7 @@ static int64_t communicate(lh_evaluator *e, uint32_t d, size_t point,
 
 /* Runs device d until an input is not known yet, and wakes devices that wait
  * for its outputs. Returns the latest time reached. */
-static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
+static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
                                     uint32_t d, uint32_t *depth,
                                     bool operations)
 {
@@ -237,11 +237,11 @@ static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
                 now = e->gathered[c];
             if (operations) {
                 if (e->dp_left)
-                    now = communicate(e, d, 2 * at + (size_t)side, now);
+                    now = run_operations(e, d, 2 * at + (size_t)side, now);
                 if (now == UNKNOWN)
                     break;
                 if (!side && e->next_gather)
-                    fetch(e, c, now);
+                    issue_next_gather(e, c, now);
             }
             if (!side && c + 1 < p->n_chunks) {
                 route = &p->forward[c];
@@ -251,7 +251,7 @@ static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
                 out = at - n;
             }
         }
-        now += lhi_pass_time(chunk, pass);
+        now += lhi_pass_duration(chunk, pass);
         if (route) {
             uint32_t to = p->chunks[side ? c - 1 : c + 1].device;
             e->arrive[side][out] = send(e, route, now);
@@ -265,7 +265,7 @@ static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
         }
         if (p->has_collectives && side && pass->kind != LH_D &&
             --e->releases[c] == 0 && chunk->reduce_scatter_ns > 0) {
-            int64_t end = scatter(e, chunk, now);
+            int64_t end = issue_scatter(e, chunk, now);
             if (end > last)
                 last = end;
         }
@@ -279,13 +279,13 @@ static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
 static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                          uint32_t *depth)
 {
-    return run_as(e, s, d, depth, false);
+    return run_device(e, s, d, depth, false);
 }
 
 static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
                                           uint32_t d, uint32_t *depth)
 {
-    return run_as(e, s, d, depth, true);
+    return run_device(e, s, d, depth, true);
 }
 
 static void reset(lh_evaluator *e)
@@ -300,8 +300,8 @@ static void reset(lh_evaluator *e)
     /* The first chunk's F and the last chunk's backward need no input. */
     memset(e->arrive[0], 0, row * sizeof *e->arrive[0]);
     memset(e->arrive[1] + (n - row), 0, row * sizeof *e->arrive[1]);
-    if (p->held_ns)
-        memcpy(e->link_free, p->held_ns, p->n_resources * sizeof *e->link_free);
+    if (p->blocked_until_ns)
+        memcpy(e->link_free, p->blocked_until_ns, p->n_resources * sizeof *e->link_free);
     else
         memset(e->link_free, 0, p->n_resources * sizeof *e->link_free);
     memset(e->device_free, 0, p->n_devices * sizeof *e->device_free);
@@ -341,7 +341,7 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
         return run_events(e, schedule, makespan_ns, err);
     reset(e);
     LHI_TRY(lhi_orders_check(p, schedule, &e->seen, err));
-    int64_t last = p->has_collectives ? gather(e, schedule) : 0;
+    int64_t last = p->has_collectives ? run_first_gathers(e, schedule) : 0;
     uint32_t depth = 0;
     /* A device is on the stack at most once: only the input that it waits for
      * wakes it. The stack pops the last device first, so none is woken before

@@ -77,7 +77,7 @@ typedef struct engine {
 #define NO_INPUT UINT64_MAX
 
 /* Returns the input of a pass, or NO_INPUT. */
-static uint64_t input_of(const engine *e, const lh_pass *pass)
+static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
     uint64_t i =
         (uint64_t)pass->chunk * e->p->n_microbatches + pass->microbatch;
@@ -89,7 +89,7 @@ static uint64_t input_of(const engine *e, const lh_pass *pass)
 }
 
 /* Returns the input that a pass produces, and its route. */
-static uint64_t output_of(const engine *e, const lh_pass *pass,
+static uint64_t get_output(const engine *e, const lh_pass *pass,
                           const lhi_route **route)
 {
     const lh_pipeline *p = e->p;
@@ -112,7 +112,7 @@ static bool is_direct(const engine *e, const lhi_route *route)
 }
 
 /* Returns the route that delivers an input. */
-static const lhi_route *route_of(const engine *e, uint64_t in)
+static const lhi_route *get_route(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
     return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
@@ -137,7 +137,7 @@ static void try_start(engine *e, uint32_t d)
         return;
     const lh_pass *pass = &dev->order[dev->pos];
     lh_timeline_run *run = &dev->runs[dev->pos];
-    uint64_t needs = input_of(e, pass);
+    uint64_t needs = get_input(e, pass);
     int64_t start = dev->free_ns;
     run->message = LH_NONE;
     if (needs != NO_INPUT) {
@@ -150,74 +150,74 @@ static void try_start(engine *e, uint32_t d)
     }
     /* False forever: only this device's later passes launch the missing
      * operation. */
-    if (!lhi_dp_clock_ready(&e->data, pass, &start))
+    if (!lhi_dp_clock_get_start(&e->data, pass, &start))
         return;
-    lhi_copies_ready(&e->offload, d, dev->pos, &start);
-    lhi_dp_clock_started(&e->data, pass, start);
-    lhi_copies_started(&e->offload, d, dev->pos, start);
+    lhi_copy_clock_get_start(&e->offload, d, dev->pos, &start);
+    lhi_dp_clock_on_start(&e->data, pass, start);
+    lhi_copy_clock_on_start(&e->offload, d, dev->pos, start);
     run->pass = *pass;
     run->device = d;
     run->start_ns = start;
-    run->end_ns = start + lhi_pass_time(&e->p->chunks[pass->chunk], pass);
+    run->end_ns = start + lhi_pass_duration(&e->p->chunks[pass->chunk], pass);
     if (e->copies)
         run->end_ns += e->copies[run - e->t->runs];
     dev->running = true;
     push(e, run->end_ns, END, d, 0);
 }
 
-static uint32_t sender_of(const engine *e, uint64_t in)
+static uint32_t get_sender(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
     return e->p->chunks[in < e->n_half ? c - 1 : c + 1].device;
 }
 
 /* Posts the receive for the pass at dev->order[pos]. */
-static void post(engine *e, const device_state *dev, uint32_t pos, int64_t now)
+static void post_receive(engine *e, const device_state *dev, uint32_t pos, int64_t now)
 {
     if (pos >= dev->count)
         return;
-    uint64_t needs = input_of(e, &dev->order[pos]);
+    uint64_t needs = get_input(e, &dev->order[pos]);
     if (needs == NO_INPUT || e->inputs[needs].posted ||
-        !is_direct(e, route_of(e, needs)))
+        !is_direct(e, get_route(e, needs)))
         return;
     e->inputs[needs].posted = true;
     if (e->inputs[needs].issued)
-        push(e, now, ENTER, sender_of(e, needs), needs);
+        push(e, now, ENTER, get_sender(e, needs), needs);
 }
 
 /* Rendezvous receives: posts the receives due when the device reaches dev->pos.
  * `after_w`: the previous pass was a W. */
-static void post_next(engine *e, const device_state *dev, int64_t now,
+static void post_due_receives(engine *e, const device_state *dev, int64_t now,
                       bool after_w)
 {
     if (e->options.receives == LH_RECEIVES_LATE) {
-        post(e, dev, dev->pos, now);
+        post_receive(e, dev, dev->pos, now);
     } else if (e->options.receives == LH_RECEIVES_LATE_FD && !after_w) {
         uint32_t pos = dev->pos;
         while (pos < dev->count && dev->order[pos].kind == LH_W)
             pos++;
-        post(e, dev, pos, now);
+        post_receive(e, dev, pos, now);
     }
 }
 
 /* Advances the device to its next pass. */
-static void release(engine *e, uint32_t d, int64_t now)
+static void advance_device(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
     bool was_w = dev->order[dev->pos].kind == LH_W;
     dev->runs[dev->pos].issued_ns = now;
     dev->free_ns = now;
     dev->pos++;
-    post_next(e, dev, now, was_w);
+    post_due_receives(e, dev, now, was_w);
     try_start(e, d);
 }
 
 /* Puts a message into the send queue; it enters its link once its receive is
  * posted. */
-static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
+static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
 {
     input *in = &e->inputs[out];
-    bool direct = is_direct(e, route_of(e, out));
+    bool direct = is_direct(e, get_route(e, out));
     in->issued = true;
     in->nth = e->n_issued++;
     e->devices[d].in_flight += direct;
@@ -231,12 +231,12 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     device_state *dev = &e->devices[d];
     const lh_pass *pass = &dev->order[dev->pos];
     const lhi_route *route;
-    uint64_t out = output_of(e, pass, &route);
+    uint64_t out = get_output(e, pass, &route);
     dev->running = false;
     if (now > e->t->makespan_ns)
         e->t->makespan_ns = now;
-    lhi_dp_clock_ended(&e->data, pass, now);
-    lhi_copies_ended(&e->offload, d, dev->pos, now);
+    lhi_dp_clock_on_end(&e->data, pass, now);
+    lhi_copy_clock_on_end(&e->offload, d, dev->pos, now);
     if (out != NO_INPUT && route->message) {
         uint32_t queue = e->options.coupled_queue;
         e->inputs[out].produced_ns = now;
@@ -244,11 +244,11 @@ static void on_end(engine *e, uint32_t d, int64_t now)
             dev->stalled_on = out;
             return;
         }
-        issue(e, d, out, now);
+        issue_message(e, d, out, now);
     } else if (out != NO_INPUT) {
         e->inputs[out].arrive_ns = now;
     }
-    release(e, d, now);
+    advance_device(e, d, now);
 }
 
 /* Handles FREE: releases a queue entry and any stalled message. */
@@ -260,12 +260,12 @@ static void on_free(engine *e, uint32_t d, int64_t now)
         return;
     uint64_t out = dev->stalled_on;
     dev->stalled_on = NO_INPUT;
-    issue(e, d, out, now);
-    release(e, d, now);
+    issue_message(e, d, out, now);
+    advance_device(e, d, now);
 }
 
 /* Departs a message: its link is free now or at a known time. */
-static void depart(engine *e, uint64_t i, const lhi_route *route)
+static void depart_message(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];
     bool is_f = i < e->n_half;
@@ -297,26 +297,26 @@ static void depart(engine *e, uint64_t i, const lhi_route *route)
     if (e->options.coupled_queue && is_direct(e, route))
         push(e, msg->arrive_ns, FREE, msg->from, 0);
     if (to->pos < to->count && !to->running &&
-        input_of(e, &to->order[to->pos]) == i)
+        get_input(e, &to->order[to->pos]) == i)
         try_start(e, msg->to);
 }
 
 /* Handles ENTER: departs all messages that the link's order allows. */
 static void on_enter(engine *e, uint64_t in, int64_t now)
 {
-    const lhi_route *route = route_of(e, in);
+    const lhi_route *route = get_route(e, in);
     e->inputs[in].ready_ns = now;
     link_state *l = NULL;
     if (route->resource != LH_NONE)
         l = &e->links[route->resource];
     if (!l || !l->order) {
-        depart(e, in, route);
+        depart_message(e, in, route);
         return;
     }
     while (l->next < l->n_order &&
            e->inputs[l->order[l->next]].ready_ns != UNKNOWN) {
         uint64_t first = l->order[l->next++];
-        depart(e, first, route_of(e, first));
+        depart_message(e, first, get_route(e, first));
     }
 }
 
@@ -325,26 +325,26 @@ static void start_all(engine *e)
     const lh_pipeline *p = e->p;
     lhi_dp_clock_begin(&e->data, 0);
     for (uint32_t d = 0; d < p->n_devices; d++)
-        lhi_dp_clock_device(&e->data, e->devices[d].order, sizeof(lh_pass),
+        lhi_dp_clock_add_device(&e->data, e->devices[d].order, sizeof(lh_pass),
                             e->devices[d].count, 0);
     for (uint32_t d = 0; d < p->n_devices; d++)
-        post_next(e, &e->devices[d], 0, false);
+        post_due_receives(e, &e->devices[d], 0, false);
     for (uint32_t d = 0; d < p->n_devices; d++)
         try_start(e, d);
 }
 
 /* Reports a pass that waits for an operation launched later in its own device's
  * order. */
-static lh_status refuse_late_launch(const engine *e, uint32_t d, size_t point,
+static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
                                     const char *here, lh_error *err)
 {
     const lh_pipeline *p = e->p;
     uint32_t i = 0;
     while (i + 1 < p->n_dp_ops) {
         const lh_dp_op *op = &p->dp_ops[i];
-        if (op->before.chunk != LH_NONE &&
-            lhi_point(p, op->before.chunk, op->before.microbatch,
-                      op->before.backward) == point)
+        if (op->needed_by.chunk != LH_NONE &&
+            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                      op->needed_by.backward) == point)
             break;
         i++;
     }
@@ -360,25 +360,25 @@ static lh_status refuse_late_launch(const engine *e, uint32_t d, size_t point,
 }
 
 /* Reports a deadlock: the first blocked device and its cause. */
-static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
+static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
 {
     const device_state *dev = &e->devices[d];
-    char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
+    char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
     const lh_pass *pass = &dev->order[dev->pos];
-    uint64_t needs = input_of(e, pass);
+    uint64_t needs = get_input(e, pass);
     size_t point =
-        lhi_point(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
-    lh_pass_text(pass, here);
-    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->data.left &&
-        e->data.left[point] > 0 &&
+        lhi_pass_index(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+    lh_pass_format(pass, here);
+    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->data.n_pending &&
+        e->data.n_pending[point] > 0 &&
         (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
-        return refuse_late_launch(e, d, point, here, err);
+        return report_late_launch(e, d, point, here, err);
     if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: device %" PRIu32 " stops after %s, its "
                         "send queue full for ever; make the queue longer",
                         d, here);
-    uint32_t other = sender_of(e, needs);
+    uint32_t other = get_sender(e, needs);
     const device_state *sender = &e->devices[other];
     if (sender->pos == sender->count)
         return lhi_fail(err, LH_EDEADLOCK,
@@ -386,7 +386,7 @@ static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
                         ", never leaves device %" PRIu32
                         ": the order given for its link holds it back",
                         here, d, other);
-    lh_pass_text(&sender->order[sender->pos], there);
+    lh_pass_format(&sender->order[sender->pos], there);
     return lhi_fail(err, LH_EDEADLOCK,
                     "deadlock: device %" PRIu32
                     " waits at %s for device %" PRIu32 ", which waits at %s",
@@ -408,7 +408,7 @@ static lh_status run_events(engine *e, lh_error *err)
             on_end(e, d, event.time_ns);
             break;
         case ENTER:
-            on_enter(e, event.what, event.time_ns);
+            on_enter(e, event.payload, event.time_ns);
             break;
         }
     }
@@ -416,7 +416,7 @@ static lh_status run_events(engine *e, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < e->p->n_devices; d++)
         if (e->devices[d].pos < e->devices[d].count)
-            return refuse_deadlock(e, d, err);
+            return report_deadlock(e, d, err);
     return LH_OK;
 }
 
@@ -429,7 +429,7 @@ static uint64_t message_on(const engine *e, const lh_pass *pass,
     if (pass->chunk >= e->p->n_chunks ||
         pass->microbatch >= e->p->n_microbatches)
         return NO_INPUT;
-    uint64_t out = output_of(e, pass, &route);
+    uint64_t out = get_output(e, pass, &route);
     if (out == NO_INPUT || !route->message || route->resource != resource)
         return NO_INPUT;
     return out;
@@ -443,11 +443,11 @@ static bool runs_as_named(const engine *e, const lh_pass *pass, uint64_t out)
 }
 
 /* Reads and checks one explicit link order. */
-static lh_status take_link_order(engine *e, const lh_link_order *order,
+static lh_status read_link_order(engine *e, const lh_link_order *order,
                                  lh_error *err)
 {
     uint32_t r = lhi_resource_find(e->p, order->link);
-    char text[LH_PASS_TEXT];
+    char text[LH_PASS_TEXT_SIZE];
     if (r == LH_NONE)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "the schedule orders messages of link '%.60s', which "
@@ -465,16 +465,16 @@ static lh_status take_link_order(engine *e, const lh_link_order *order,
         if (ids[i] == NO_INPUT)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': %s sends nothing over it",
-                            order->link, lh_pass_text(&order->passes[i], text));
+                            order->link, lh_pass_format(&order->passes[i], text));
         if (!runs_as_named(e, &order->passes[i], ids[i]))
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': no device runs %s", order->link,
-                            lh_pass_text(&order->passes[i], text));
+                            lh_pass_format(&order->passes[i], text));
         input *in = &e->inputs[ids[i]];
         if (in->ready_ns != UNKNOWN)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': %s is there twice", order->link,
-                            lh_pass_text(&order->passes[i], text));
+                            lh_pass_format(&order->passes[i], text));
         in->ready_ns = 0; /* temporary mark for duplicates */
     }
     for (uint32_t i = 0; i < order->n_passes; i++)
@@ -516,25 +516,25 @@ static lh_status allocate(engine *e, lh_error *err)
         !t->messages || !t->collectives || !t->peak_memory ||
         !t->memory_limits || !t->resource_names)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_dp_clock_make(p, e->mem, &e->data, err));
+    LHI_TRY(lhi_dp_clock_init(p, e->mem, &e->data, err));
     e->data.sent = t->collectives;
     return LH_OK;
 }
 
 /* Reads and checks all explicit link orders. */
-static lh_status take_link_orders(engine *e, lh_error *err)
+static lh_status read_link_orders(engine *e, lh_error *err)
 {
     const lhi_route *route;
     for (uint32_t d = 0; d < e->p->n_devices; d++)
         for (uint32_t i = 0; i < e->s->counts[d]; i++) {
-            uint64_t out = output_of(e, &e->s->orders[d][i], &route);
+            uint64_t out = get_output(e, &e->s->orders[d][i], &route);
             if (out != NO_INPUT)
                 e->inputs[out].joint = e->s->orders[d][i].kind == LH_B;
         }
     for (uint32_t i = 0; i < e->s->n_link_orders; i++) {
-        lh_status status = take_link_order(e, &e->s->link_orders[i], err);
+        lh_status status = read_link_order(e, &e->s->link_orders[i], err);
         if (status == LH_EINFEASIBLE && e->s->name)
-            lhi_wrap(err, "%s: link order %" PRIu32, e->s->name, i + 1);
+            lhi_fail_add_context(err, "%s: link order %" PRIu32, e->s->name, i + 1);
         if (status != LH_OK)
             return status;
     }
@@ -543,7 +543,7 @@ static lh_status take_link_orders(engine *e, lh_error *err)
 
 /* Determines which activations of a device are offloaded to host memory, and
  * the resulting copy times. They depend on its order only. */
-static void count_copies(engine *e, uint32_t d, bool *rests)
+static void compute_device_copies(engine *e, uint32_t d, bool *rests)
 {
     const lh_pipeline *p = e->p;
     int64_t held = 0, limit = lh_pipeline_device_limit(p, d);
@@ -560,7 +560,7 @@ static void count_copies(engine *e, uint32_t d, bool *rests)
             held += c->mem_f;
             *is = false;
         }
-        held += lhi_pass_memory(c, pass);
+        held += lhi_pass_memory_change(c, pass);
         if (pass->kind == LH_F && c->mem_f > 0 && held > limit) {
             *copy = e->options.host_copy_ns;
             held -= c->mem_f;
@@ -570,7 +570,7 @@ static void count_copies(engine *e, uint32_t d, bool *rests)
 }
 
 /* Computes the host copy times, if the pipeline has host memory. */
-static lh_status make_copies(engine *e, lh_error *err)
+static lh_status compute_copies(engine *e, lh_error *err)
 {
     const lh_timeline *t = e->t;
     if (e->options.host_copy_ns == 0 || !lh_pipeline_has_host(e->p))
@@ -580,7 +580,7 @@ static lh_status make_copies(engine *e, lh_error *err)
     if (!e->copies || !rests)
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < t->n_devices; d++)
-        count_copies(e, d, rests);
+        compute_device_copies(e, d, rests);
     return LH_OK;
 }
 
@@ -607,12 +607,12 @@ static lh_status make_engine(engine *e, lh_error *err)
                                        .stalled_on = NO_INPUT};
         t->memory_limits[d] = p->memory_limits[d];
     }
-    for (uint32_t r = 0; p->held_ns && r < p->n_resources; r++)
-        e->links[r].free_ns = p->held_ns[r];
-    LHI_TRY(lhi_copies_make(p, e->s, t->offsets, e->mem, &e->offload, err));
+    for (uint32_t r = 0; p->blocked_until_ns && r < p->n_resources; r++)
+        e->links[r].free_ns = p->blocked_until_ns[r];
+    LHI_TRY(lhi_copy_clock_init(p, e->s, t->offsets, e->mem, &e->offload, err));
     if (!e->options.fifo && e->s->n_link_orders)
-        LHI_TRY(take_link_orders(e, err));
-    return make_copies(e, err);
+        LHI_TRY(read_link_orders(e, err));
+    return compute_copies(e, err);
 }
 
 /* Sets each message's producer and consumer kind, D or B, from the orders. */
@@ -623,7 +623,7 @@ static void name_message_ends(engine *e)
         for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
             const lh_pass *pass = &t->runs[i].pass;
             const lhi_route *route;
-            uint64_t out = output_of(e, pass, &route);
+            uint64_t out = get_output(e, pass, &route);
             if (t->runs[i].message != LH_NONE)
                 t->messages[t->runs[i].message].consumer = *pass;
             if (out != NO_INPUT && e->inputs[out].message != LH_NONE)
@@ -632,7 +632,7 @@ static void name_message_ends(engine *e)
 }
 
 /* Computes the timeline's totals and peak memory. */
-static void add_up(engine *e)
+static void compute_totals(engine *e)
 {
     const lh_pipeline *p = e->p;
     lh_timeline *t = e->t;
@@ -650,7 +650,7 @@ static void add_up(engine *e)
         for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
             const lh_timeline_run *run = &t->runs[i];
             t->busy_ns += run->end_ns - run->start_ns;
-            now += lhi_pass_memory(&p->chunks[run->pass.chunk], &run->pass);
+            now += lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
             if (now > memory[d])
                 memory[d] = now;
         }
@@ -664,7 +664,7 @@ static lh_status run_all(engine *e, lh_error *err)
     const lh_pipeline *p = e->p;
     uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
     lhi_mark mark = lhi_arena_mark(e->mem);
-    lhi_seen seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint32_t, n)};
+    lhi_observed_passes seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint32_t, n)};
     if (!seen.state || !seen.parts)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_orders_check(p, e->s, &seen, err));
@@ -672,11 +672,11 @@ static lh_status run_all(engine *e, lh_error *err)
     LHI_TRY(make_engine(e, err));
     LHI_TRY(run_events(e, err));
     name_message_ends(e);
-    add_up(e);
+    compute_totals(e);
     return LH_OK;
 }
 
-lh_status lhi_engine_run(const lh_pipeline *pipeline,
+lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_sim_options *options, lhi_arena *mem,
                          lh_timeline **out, lh_error *err)

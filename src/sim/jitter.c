@@ -13,30 +13,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SAMPLES = 1000000, USUAL_SAMPLES = 1000 };
+enum { MAX_SAMPLES = 1000000, DEFAULT_SAMPLES = 1000 };
 static const int64_t most_ns = INT64_C(1) << 53; /* limit on every duration */
 
 /* The pipeline with one sample's delays; everything not drawn is shared with
  * the original. */
-typedef struct jittery {
+typedef struct sampled_pipeline {
     const lh_pipeline *from;
     const lh_jitter *jitter;
     lhi_arena *mem;
     lh_pipeline now;
     double *latency, *transfer; /* per resource: factors */
     double *work;               /* per device: factor on its passes */
-    double *far, *shared; /* data-parallel link: latency and transfer factor */
-} jittery;
+    double *dp_latency, *dp_transfer; /* data-parallel link: latency and transfer factor */
+} sampled_pipeline;
 
 /* A sampler with its options. */
-struct lhi_jitter_draws {
+struct lhi_jitter_sampler {
     lh_jitter jitter;
-    jittery x;
+    sampled_pipeline x;
 };
 
 /* Returns the random source for one object in one sample; independent of all
  * others. */
-static lhi_random source(const lh_jitter *j, uint32_t sample, uint32_t kind,
+static lhi_random get_random_source(const lh_jitter *j, uint32_t sample, uint32_t kind,
                          uint32_t number)
 {
     lhi_random r = {j->seed};
@@ -48,20 +48,20 @@ static lhi_random source(const lh_jitter *j, uint32_t sample, uint32_t kind,
 }
 
 /* Draws from the exponential distribution with mean 1. */
-static double exponential(lhi_random *r)
+static double draw_exponential(lhi_random *r)
 {
     double unit = (double)(lhi_random_next(r) >> 11) * 0x1p-53;
     return -log(1 - unit);
 }
 
 /* Returns true with probability `rate`. */
-static bool happens(lhi_random *r, double rate)
+static bool draw_event(lhi_random *r, double rate)
 {
     return (double)(lhi_random_next(r) >> 11) * 0x1p-53 < rate;
 }
 
 /* Multiplies a duration by a factor, at most most_ns. */
-static int64_t times(int64_t ns, double factor)
+static int64_t scale_ns(int64_t ns, double factor)
 {
     double product = (double)ns * factor;
     if (factor == 1)
@@ -70,51 +70,51 @@ static int64_t times(int64_t ns, double factor)
 }
 
 /* Draws all factors for one sample. */
-static void draw(jittery *x, uint32_t sample)
+static void draw_factors(sampled_pipeline *x, uint32_t sample)
 {
     const lh_jitter *j = x->jitter;
     for (uint32_t i = 0; i < x->from->n_resources; i++) {
-        lhi_random r = source(j, sample, 0, i);
-        double bad = happens(&r, j->degraded_rate) ? j->degraded_factor : 1;
-        x->latency[i] = bad * (1 + j->latency * exponential(&r));
-        x->transfer[i] = bad * (1 + j->transfer * exponential(&r));
+        lhi_random r = get_random_source(j, sample, 0, i);
+        double bad = draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
+        x->latency[i] = bad * (1 + j->latency * draw_exponential(&r));
+        x->transfer[i] = bad * (1 + j->transfer * draw_exponential(&r));
     }
     for (uint32_t d = 0; d < x->from->n_devices; d++) {
-        lhi_random r = source(j, sample, 1, d);
-        x->work[d] = happens(&r, j->straggler_rate) ? j->straggler_factor : 1;
-        if (j->one_data_link)
-            r = source(j, sample, 2, 0);
-        double transfer = exponential(&r);
-        double bad = happens(&r, j->degraded_rate) ? j->degraded_factor : 1;
-        x->shared[d] = bad * (1 + j->transfer * transfer);
-        x->far[d] = bad * (1 + j->latency * exponential(&r));
+        lhi_random r = get_random_source(j, sample, 1, d);
+        x->work[d] = draw_event(&r, j->straggler_probability) ? j->straggler_factor : 1;
+        if (j->shared_data_link)
+            r = get_random_source(j, sample, 2, 0);
+        double transfer = draw_exponential(&r);
+        double bad = draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
+        x->dp_transfer[d] = bad * (1 + j->transfer * transfer);
+        x->dp_latency[d] = bad * (1 + j->latency * draw_exponential(&r));
     }
 }
 
-static void vary_route(const jittery *x, const lhi_route *from, lhi_route *to)
+static void vary_route(const sampled_pipeline *x, const lhi_route *from, lhi_route *to)
 {
     *to = *from;
     if (!from->message || from->link == LH_NONE)
         return;
-    to->latency_ns = times(from->latency_ns, x->latency[from->resource]);
-    to->transfer_ns = times(from->transfer_ns, x->transfer[from->resource]);
+    to->latency_ns = scale_ns(from->latency_ns, x->latency[from->resource]);
+    to->transfer_ns = scale_ns(from->transfer_ns, x->transfer[from->resource]);
 }
 
 /* Applies the factors to the pipeline copy. */
-static void apply(jittery *x)
+static void apply_factors(sampled_pipeline *x)
 {
     const lh_pipeline *p = x->from;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *from = &p->chunks[c];
         lh_chunk *to = &x->now.chunks[c];
-        double work = x->work[from->device], shared = x->shared[from->device];
+        double work = x->work[from->device], shared = x->dp_transfer[from->device];
         *to = *from;
-        to->f_ns = times(from->f_ns, work);
-        to->d_ns = times(from->d_ns, work);
-        to->w_ns = times(from->w_ns, work);
-        to->all_gather_ns = times(from->all_gather_ns, shared);
-        to->reduce_scatter_ns = times(from->reduce_scatter_ns, shared);
-        to->dp_latency_ns = times(from->dp_latency_ns, x->far[from->device]);
+        to->f_ns = scale_ns(from->f_ns, work);
+        to->d_ns = scale_ns(from->d_ns, work);
+        to->w_ns = scale_ns(from->w_ns, work);
+        to->all_gather_ns = scale_ns(from->all_gather_ns, shared);
+        to->reduce_scatter_ns = scale_ns(from->reduce_scatter_ns, shared);
+        to->dp_latency_ns = scale_ns(from->dp_latency_ns, x->dp_latency[from->device]);
         vary_route(x, &p->forward[c], &x->now.forward[c]);
         vary_route(x, &p->backward[c], &x->now.backward[c]);
     }
@@ -122,19 +122,19 @@ static void apply(jittery *x)
         uint32_t r = p->link_resources[i];
         lh_link *to = &x->now.links[i];
         *to = p->links[i];
-        to->latency_ns = times(to->latency_ns, x->latency[r]);
-        to->transfer_ns = times(to->transfer_ns, x->transfer[r]);
+        to->latency_ns = scale_ns(to->latency_ns, x->latency[r]);
+        to->transfer_ns = scale_ns(to->transfer_ns, x->transfer[r]);
     }
     for (uint32_t i = 0; i < p->n_dp_ops; i++) {
         x->now.dp_ops[i] = p->dp_ops[i];
         uint32_t d = p->chunks[p->dp_ops[i].chunk].device;
         x->now.dp_ops[i].transfer_ns =
-            times(p->dp_ops[i].transfer_ns, x->shared[d]);
+            scale_ns(p->dp_ops[i].transfer_ns, x->dp_transfer[d]);
     }
 }
 
 /* Allocates copies of the pipeline's variable parts. */
-static lh_status copy_what_varies(jittery *x, lh_error *err)
+static lh_status allocate_copies(sampled_pipeline *x, lh_error *err)
 {
     const lh_pipeline *p = x->from;
     x->now = *p;
@@ -149,11 +149,11 @@ static lh_status copy_what_varies(jittery *x, lh_error *err)
     x->latency = LHI_NEW(x->mem, double, p->n_resources + 1);
     x->transfer = LHI_NEW(x->mem, double, p->n_resources + 1);
     x->work = LHI_NEW(x->mem, double, p->n_devices);
-    x->far = LHI_NEW(x->mem, double, p->n_devices);
-    x->shared = LHI_NEW(x->mem, double, p->n_devices);
+    x->dp_latency = LHI_NEW(x->mem, double, p->n_devices);
+    x->dp_transfer = LHI_NEW(x->mem, double, p->n_devices);
     if (!x->now.chunks || !x->now.links || !x->now.forward ||
         !x->now.backward || !x->now.dp_ops || !x->latency || !x->transfer ||
-        !x->work || !x->far || !x->shared)
+        !x->work || !x->dp_latency || !x->dp_transfer)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -175,7 +175,7 @@ static int64_t percentile(const int64_t *sorted, uint32_t n, uint32_t percent)
 }
 
 /* Computes mean and percentiles; sorts `ns`. */
-static void sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
+static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
 {
     double mean = 0;
     qsort(ns, n, sizeof *ns, compare);
@@ -183,17 +183,17 @@ static void sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
         mean += ((double)ns[i] - mean) / (i + 1);
     *out = (lh_jitter_result){.samples = n,
                               .mean_ns = mean,
-                              .least_ns = ns[0],
+                              .min_ns = ns[0],
                               .p50_ns = percentile(ns, n, 50),
                               .p95_ns = percentile(ns, n, 95),
                               .p99_ns = percentile(ns, n, 99),
-                              .most_ns = ns[n - 1]};
+                              .max_ns = ns[n - 1]};
 }
 
 /* --- checks ----------------------------------------------------------------
  */
 
-static lh_status in_range(const char *what, double value, double least,
+static lh_status check_range(const char *what, double value, double least,
                           double most, lh_error *err)
 {
     if (value >= least && value <= most)
@@ -203,51 +203,51 @@ static lh_status in_range(const char *what, double value, double least,
 }
 
 /* Fills in defaults and checks ranges. */
-static lh_status complete(const lh_jitter *given, lh_jitter *out, lh_error *err)
+static lh_status complete_options(const lh_jitter *given, lh_jitter *out, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, out, given, err));
-    out->samples = out->samples ? out->samples : USUAL_SAMPLES;
-    LHI_TRY(in_range("latency", out->latency, 0, 1000, err));
-    LHI_TRY(in_range("transfer", out->transfer, 0, 1000, err));
-    LHI_TRY(in_range("degraded_rate", out->degraded_rate, 0, 1, err));
-    LHI_TRY(in_range("straggler_rate", out->straggler_rate, 0, 1, err));
-    if (out->degraded_rate > 0)
-        LHI_TRY(in_range("degraded_factor", out->degraded_factor, 1, 1e6, err));
-    if (out->straggler_rate > 0)
+    LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, out, given, err));
+    out->samples = out->samples ? out->samples : DEFAULT_SAMPLES;
+    LHI_TRY(check_range("latency", out->latency, 0, 1000, err));
+    LHI_TRY(check_range("transfer", out->transfer, 0, 1000, err));
+    LHI_TRY(check_range("degraded_rate", out->degraded_probability, 0, 1, err));
+    LHI_TRY(check_range("straggler_rate", out->straggler_probability, 0, 1, err));
+    if (out->degraded_probability > 0)
+        LHI_TRY(check_range("degraded_factor", out->degraded_factor, 1, 1e6, err));
+    if (out->straggler_probability > 0)
         LHI_TRY(
-            in_range("straggler_factor", out->straggler_factor, 1, 1e6, err));
-    return in_range("samples", out->samples, 1, MOST_SAMPLES, err);
+            check_range("straggler_factor", out->straggler_factor, 1, 1e6, err));
+    return check_range("samples", out->samples, 1, MAX_SAMPLES, err);
 }
 
 lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err)
 {
     lh_jitter j;
-    return complete(jitter, &j, err);
+    return complete_options(jitter, &j, err);
 }
 
-lh_status lhi_jitter_draws_make(const lh_pipeline *pipeline,
-                                const lh_jitter *jitter, lhi_jitter_draws **out,
+lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
+                                const lh_jitter *jitter, lhi_jitter_sampler **out,
                                 lh_error *err)
 {
     lh_jitter j;
-    LHI_TRY(complete(jitter, &j, err));
-    lhi_jitter_draws *d = calloc(1, sizeof *d);
+    LHI_TRY(complete_options(jitter, &j, err));
+    lhi_jitter_sampler *d = calloc(1, sizeof *d);
     if (!d)
         return lhi_fail_nomem(err);
     d->jitter = j;
-    d->x = (jittery){.from = pipeline, .jitter = &d->jitter};
-    lh_status status = copy_what_varies(&d->x, err);
+    d->x = (sampled_pipeline){.from = pipeline, .jitter = &d->jitter};
+    lh_status status = allocate_copies(&d->x, err);
     if (status != LH_OK) {
-        lhi_jitter_draws_free(d);
+        lhi_jitter_sampler_free(d);
         return status;
     }
     /* Evaluators read routes on creation. */
-    lhi_jitter_draws_next(d, 0);
+    lhi_jitter_sampler_draw(d, 0);
     *out = d;
     return LH_OK;
 }
 
-void lhi_jitter_draws_free(lhi_jitter_draws *draws)
+void lhi_jitter_sampler_free(lhi_jitter_sampler *draws)
 {
     if (!draws)
         return;
@@ -255,30 +255,30 @@ void lhi_jitter_draws_free(lhi_jitter_draws *draws)
     free(draws);
 }
 
-uint32_t lhi_jitter_draws_count(const lhi_jitter_draws *draws)
+uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws)
 {
     return draws->jitter.samples;
 }
 
-const lh_pipeline *lhi_jitter_draws_pipeline(const lhi_jitter_draws *draws)
+const lh_pipeline *lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws)
 {
     return &draws->x.now;
 }
 
-void lhi_jitter_draws_next(lhi_jitter_draws *draws, uint32_t sample)
+void lhi_jitter_sampler_draw(lhi_jitter_sampler *draws, uint32_t sample)
 {
-    draw(&draws->x, sample);
-    apply(&draws->x);
+    draw_factors(&draws->x, sample);
+    apply_factors(&draws->x);
 }
 
-void lhi_jitter_sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
+void lhi_jitter_summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
 {
-    sum_up(ns, n, out);
+    summarise(ns, n, out);
 }
 
 /* Simulates all samples with one evaluator, which rereads the pipeline's times
  * in every run. */
-static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
+static lh_status run_all(lhi_jitter_sampler *draws, const lh_schedule *schedule,
                          const lh_sim_options *options, int64_t *ns,
                          lh_error *err)
 {
@@ -288,7 +288,7 @@ static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
     if (status != LH_OK)
         return status;
     for (uint32_t i = 0; i < draws->jitter.samples && status == LH_OK; i++) {
-        lhi_jitter_draws_next(draws, i);
+        lhi_jitter_sampler_draw(draws, i);
         status = lh_evaluator_run(evaluator, schedule, &ns[i], err);
     }
     lh_evaluator_free(evaluator);
@@ -296,19 +296,19 @@ static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
 }
 
 /* Simulates all samples. *out: *n times in ns; the caller frees it. */
-static lh_status draw_all(const lh_pipeline *pipeline,
+static lh_status simulate_samples(const lh_pipeline *pipeline,
                           const lh_schedule *schedule,
                           const lh_sim_options *options,
                           const lh_jitter *jitter, int64_t **out, uint32_t *n,
                           lh_error *err)
 {
-    lhi_jitter_draws *draws;
-    LHI_TRY(lhi_jitter_draws_make(pipeline, jitter, &draws, err));
+    lhi_jitter_sampler *draws;
+    LHI_TRY(lhi_jitter_sampler_make(pipeline, jitter, &draws, err));
     int64_t *ns = calloc(draws->jitter.samples, sizeof *ns);
     lh_status status =
         ns ? run_all(draws, schedule, options, ns, err) : lhi_fail_nomem(err);
     *n = draws->jitter.samples;
-    lhi_jitter_draws_free(draws);
+    lhi_jitter_sampler_free(draws);
     if (status == LH_OK)
         *out = ns;
     else
@@ -323,8 +323,8 @@ lh_status lh_jitter_run(const lh_pipeline *pipeline,
 {
     int64_t *ns;
     uint32_t n;
-    LHI_TRY(draw_all(pipeline, schedule, options, jitter, &ns, &n, err));
-    sum_up(ns, n, out);
+    LHI_TRY(simulate_samples(pipeline, schedule, options, jitter, &ns, &n, err));
+    summarise(ns, n, out);
     free(ns);
     return LH_OK;
 }
@@ -337,12 +337,12 @@ lh_status lh_jitter_times(const lh_pipeline *pipeline,
     int64_t *all;
     uint32_t n;
     lh_jitter j;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &j, jitter, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &j, jitter, err));
     if (j.samples == 0)
         return lhi_fail(err, LH_EINVAL,
                         "jitter: no samples, so that nothing says how many "
                         "times there is room for");
-    LHI_TRY(draw_all(pipeline, schedule, options, jitter, &all, &n, err));
+    LHI_TRY(simulate_samples(pipeline, schedule, options, jitter, &all, &n, err));
     memcpy(ns, all, n * sizeof *ns);
     free(all);
     return LH_OK;

@@ -16,7 +16,7 @@ typedef struct graph {
     uint32_t n;
     size_t *first; /* [kernel]: its successors start at after[first[k]] */
     uint32_t *after;
-    uint32_t *waits; /* [kernel]: predecessors without an end time */
+    uint32_t *n_unfinished; /* [kernel]: predecessors without an end time */
     uint32_t *queue; /* kernels with all predecessors finished */
     int64_t *end_ns;
     uint32_t *last; /* [kernel]: critical predecessor, or NONE */
@@ -44,13 +44,13 @@ static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
                                 k);
             sum[i] += kernel->ns[i];
         }
-        for (uint32_t i = 0; i < kernel->n_before; i++)
-            if (kernel->before[i] >= g->n)
+        for (uint32_t i = 0; i < kernel->n_predecessors; i++)
+            if (kernel->predecessors[i] >= g->n)
                 return lhi_fail(err, LH_EINVAL,
                                 "kernel %" PRIu32 " comes after kernel %" PRIu32
                                 ", which does not exist; there are %" PRIu32,
-                                k, kernel->before[i], g->n);
-        *n_arcs += kernel->n_before;
+                                k, kernel->predecessors[i], g->n);
+        *n_arcs += kernel->n_predecessors;
     }
     return LH_OK;
 }
@@ -61,46 +61,46 @@ static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
 {
     g->first = LHI_NEW(mem, size_t, (size_t)g->n + 2);
     g->after = LHI_NEW(mem, uint32_t, n_arcs);
-    g->waits = LHI_NEW(mem, uint32_t, g->n);
+    g->n_unfinished = LHI_NEW(mem, uint32_t, g->n);
     g->queue = LHI_NEW(mem, uint32_t, g->n);
     g->end_ns = LHI_NEW(mem, int64_t, g->n);
     g->last = LHI_NEW(mem, uint32_t, g->n);
-    if (!g->first || !g->after || !g->waits || !g->queue || !g->end_ns ||
+    if (!g->first || !g->after || !g->n_unfinished || !g->queue || !g->end_ns ||
         !g->last)
         return lhi_fail_nomem(err);
     /* Counting sort, as in pipe/dp.c. */
     for (uint32_t k = 0; k < g->n; k++)
-        for (uint32_t i = 0; i < g->kernels[k].n_before; i++)
-            g->first[g->kernels[k].before[i] + (size_t)2]++;
+        for (uint32_t i = 0; i < g->kernels[k].n_predecessors; i++)
+            g->first[g->kernels[k].predecessors[i] + (size_t)2]++;
     for (size_t k = 1; k < (size_t)g->n + 2; k++)
         g->first[k] += g->first[k - 1];
     for (uint32_t k = 0; k < g->n; k++)
-        for (uint32_t i = 0; i < g->kernels[k].n_before; i++)
-            g->after[g->first[g->kernels[k].before[i] + (size_t)1]++] = k;
+        for (uint32_t i = 0; i < g->kernels[k].n_predecessors; i++)
+            g->after[g->first[g->kernels[k].predecessors[i] + (size_t)1]++] = k;
     return LH_OK;
 }
 
 /* Returns the first unfinished predecessor of a waiting kernel. */
-static uint32_t awaited(const graph *g, uint32_t k)
+static uint32_t find_unfinished_predecessor(const graph *g, uint32_t k)
 {
-    const uint32_t *before = g->kernels[k].before;
-    while (g->waits[*before] == 0)
+    const uint32_t *before = g->kernels[k].predecessors;
+    while (g->n_unfinished[*before] == 0)
         before++;
     return *before;
 }
 
 /* Reports a cycle. Following predecessors n times ends on the cycle from any
  * start. */
-static lh_status refuse_circle(const graph *g, lh_error *err)
+static lh_status report_cycle(const graph *g, lh_error *err)
 {
     uint32_t k = 0, length = 0;
-    while (g->waits[k] == 0)
+    while (g->n_unfinished[k] == 0)
         k++;
     for (uint32_t i = 0; i < g->n; i++)
-        k = awaited(g, k);
+        k = find_unfinished_predecessor(g, k);
     uint32_t at = k;
     do {
-        at = awaited(g, at);
+        at = find_unfinished_predecessor(g, at);
         length++;
     } while (at != k);
     return lhi_fail(err, LH_EINVAL,
@@ -115,8 +115,8 @@ static lh_status find_longest(graph *g, lh_kernel_placement placed,
 {
     uint32_t n_queued = 0, latest = NONE;
     for (uint32_t k = 0; k < g->n; k++) {
-        g->waits[k] = g->kernels[k].n_before;
-        if (g->waits[k] == 0)
+        g->n_unfinished[k] = g->kernels[k].n_predecessors;
+        if (g->n_unfinished[k] == 0)
             g->queue[n_queued++] = k;
     }
     for (uint32_t q = 0; q < n_queued; q++) {
@@ -124,8 +124,8 @@ static lh_status find_longest(graph *g, lh_kernel_placement placed,
         const lh_kernel *kernel = &g->kernels[k];
         int64_t start = 0;
         g->last[k] = NONE;
-        for (uint32_t i = 0; i < kernel->n_before; i++) {
-            uint32_t b = kernel->before[i];
+        for (uint32_t i = 0; i < kernel->n_predecessors; i++) {
+            uint32_t b = kernel->predecessors[i];
             if (g->last[k] == NONE || g->end_ns[b] > start) {
                 g->last[k] = b;
                 start = g->end_ns[b];
@@ -133,11 +133,11 @@ static lh_status find_longest(graph *g, lh_kernel_placement placed,
         }
         g->end_ns[k] = start + kernel->ns[placed];
         for (size_t i = g->first[k]; i < g->first[k + (size_t)1]; i++)
-            if (--g->waits[g->after[i]] == 0)
+            if (--g->n_unfinished[g->after[i]] == 0)
                 g->queue[n_queued++] = g->after[i];
     }
     if (n_queued < g->n)
-        return refuse_circle(g, err);
+        return report_cycle(g, err);
     for (uint32_t k = 0; k < g->n; k++)
         if (latest == NONE || g->end_ns[k] > g->end_ns[latest])
             latest = k;

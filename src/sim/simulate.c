@@ -8,7 +8,7 @@ lh_status lhi_sim_options(const lh_pipeline *pipeline,
                           const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, out, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, out, options, err));
     if (out->receives > LH_RECEIVES_LATE_FD)
         return lhi_fail(err, LH_EINVAL, "lh_sim_options.receives is %d",
                         (int)out->receives);
@@ -16,9 +16,9 @@ lh_status lhi_sim_options(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EINVAL,
                         "lh_sim_options.host_copy_ns is negative or above 2^52 "
                         "ns (52 days)");
-    if (!out->own_receives && out->receives == LH_RECEIVES_EARLY)
+    if (!out->override_receives && out->receives == LH_RECEIVES_EARLY)
         out->receives = pipeline->receives;
-    out->own_receives = true;
+    out->override_receives = true;
     return LH_OK;
 }
 
@@ -32,7 +32,7 @@ lh_status lh_simulate(const lh_pipeline *pipeline, const lh_schedule *schedule,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status =
-        lhi_engine_run(pipeline, schedule, &checked, mem, out, err);
+        lhi_event_engine_run(pipeline, schedule, &checked, mem, out, err);
     if (status != LH_OK)
         lhi_arena_free(mem);
     return status;
@@ -105,7 +105,7 @@ const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
     return timeline->collectives;
 }
 
-const lh_copy *lh_timeline_copies(const lh_timeline *timeline,
+const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
                                   uint32_t *n_copies)
 {
     *n_copies = timeline->n_copies;

@@ -39,7 +39,7 @@ struct lh_timeline {
     lh_message *messages;
     lh_collective *collectives;
     uint32_t n_copies;
-    lh_copy *copies;
+    lh_offload_copy *copies;
 };
 
 /* Fills in defaults from the pipeline and rejects invalid options. `options`
@@ -49,18 +49,18 @@ lh_status lhi_sim_options(const lh_pipeline *pipeline,
                           lh_error *err);
 
 /* Per (chunk, microbatch): passes observed in the orders so far. */
-typedef struct lhi_seen {
+typedef struct lhi_observed_passes {
     uint8_t *state;  /* bits below */
     uint32_t *parts; /* divided W: n_parts << 16 | parts observed */
-} lhi_seen;
+} lhi_observed_passes;
 
-enum { LHI_SEEN_F = 1, LHI_SEEN_D = 2, LHI_SEEN_W = 4 };
+enum { LHI_OBSERVED_F = 1, LHI_OBSERVED_D = 2, LHI_OBSERVED_W = 4 };
 
 /* Checks that `schedule` has every pass of `pipeline` exactly once, on its
  * device, after its prerequisites with the same chunk and microbatch (W parts
  * in order). `seen`: zeroed, n_chunks x n_microbatches entries. */
 lh_status lhi_orders_check(const lh_pipeline *pipeline,
-                           const lh_schedule *schedule, lhi_seen *seen,
+                           const lh_schedule *schedule, lhi_observed_passes *seen,
                            lh_error *err);
 
 /* Work limit for tolerances: total passes times boundaries. With the event
@@ -71,13 +71,13 @@ lh_status lhi_orders_check(const lh_pipeline *pipeline,
  * pipeline. The tolerance is the largest delay, averaged over both directions,
  * whose last ns costs at most 2 ns: one forward and one backward. LH_NO_LIMIT:
  * any delay; -1: too much to simulate. `options` must be complete. */
-lh_status lhi_find_tolerances(const lh_pipeline *pipeline,
+lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_sim_options *options, lhi_arena *scratch,
                               int64_t *tolerances, lh_error *err);
 
 /* Runs the event engine; everything in *out is allocated from `mem`. */
-lh_status lhi_engine_run(const lh_pipeline *pipeline,
+lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_sim_options *options, lhi_arena *mem,
                          lh_timeline **out, lh_error *err);

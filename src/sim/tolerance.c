@@ -32,13 +32,13 @@ typedef struct search {
 } search;
 
 /* Makespan that stands for a deadlock. */
-#define ENDLESS (INT64_MAX / 8)
+#define DEADLOCK_NS (INT64_MAX / 8)
 
 /* Returns the makespan with `extra` ns on the boundary, or DEADLOCK_NS. */
-static int64_t makespan(search *s, int64_t extra)
+static int64_t simulate(search *s, int64_t extra)
 {
     lh_error why;
-    int64_t ns = ENDLESS;
+    int64_t ns = DEADLOCK_NS;
     uint32_t i = s->boundary;
     s->now->forward[i].latency_ns = s->p->forward[i].latency_ns + extra;
     s->now->backward[i + 1].latency_ns =
@@ -53,22 +53,22 @@ static int64_t makespan(search *s, int64_t extra)
 }
 
 /* Returns the cost of one more ns, minus 2; *ns: the makespan before it. */
-static int64_t steepness(search *s, int64_t extra, int64_t *ns)
+static int64_t compute_slope(search *s, int64_t extra, int64_t *ns)
 {
-    *ns = makespan(s, extra);
-    return *ns == ENDLESS ? ENDLESS : makespan(s, extra + 1) - *ns - 2;
+    *ns = simulate(s, extra);
+    return *ns == DEADLOCK_NS ? DEADLOCK_NS : simulate(s, extra + 1) - *ns - 2;
 }
 
 /* Returns the intersection of the lines through both points, strictly between
  * them. */
-static int64_t meeting(int64_t low, double low_at, double low_slope,
+static int64_t intersect(int64_t low, double low_at, double low_slope,
                        int64_t high, double high_at, double high_slope)
 {
     double width = (double)(high - low);
     double at =
         (high_at - low_at - high_slope * width) / (low_slope - high_slope);
-    int64_t ns = low + (int64_t)lhi_most((int64_t)at, 1);
-    return lhi_least(ns, high - 1);
+    int64_t ns = low + (int64_t)lhi_max_int64((int64_t)at, 1);
+    return lhi_min_int64(ns, high - 1);
 }
 
 /* Returns the largest extra, from `least` on, whose last ns costs at most 2 ns.
@@ -76,22 +76,22 @@ static int64_t meeting(int64_t low, double low_at, double low_slope,
 static int64_t find_extra(search *s, int64_t least)
 {
     int64_t low = least, high, low_ns, high_ns;
-    int64_t low_steep = steepness(s, low, &low_ns);
+    int64_t low_steep = compute_slope(s, low, &low_ns);
     if (low_steep > 0)
         return least;
     /* If the delay is ever paid more than twice, it is from here on. */
-    high = makespan(s, 0) + 1;
-    int64_t high_steep = steepness(s, high, &high_ns);
+    high = simulate(s, 0) + 1;
+    int64_t high_steep = compute_slope(s, high, &high_ns);
     if (high_steep <= 0)
         return LH_NO_LIMIT;
     /* Invariant: one ns after `low` costs at most 2, after `high` more. */
     for (uint32_t turn = 1; high - low > 1 && s->status == LH_OK; turn++) {
         int64_t at = low + (high - low) / 2, ns;
         if (turn % 3 != 0)
-            at = meeting(
+            at = intersect(
                 low, (double)low_ns - 2 * (double)low, (double)low_steep, high,
                 (double)high_ns - 2 * (double)high, (double)high_steep);
-        int64_t steep = steepness(s, at, &ns);
+        int64_t steep = compute_slope(s, at, &ns);
         if (steep <= 0) {
             low = at;
             low_ns = ns;
@@ -111,7 +111,7 @@ static void find_all(search *s, uint32_t n, int64_t *tolerances)
         s->boundary = i;
         const lhi_route *there = &s->p->forward[i];
         const lhi_route *back = &s->p->backward[i + 1];
-        int64_t least = -lhi_least(there->latency_ns, back->latency_ns);
+        int64_t least = -lhi_min_int64(there->latency_ns, back->latency_ns);
         int64_t extra = find_extra(s, least);
         tolerances[i] = extra == LH_NO_LIMIT ? LH_NO_LIMIT
                         : extra == least
@@ -125,7 +125,7 @@ static void find_all(search *s, uint32_t n, int64_t *tolerances)
 /* Builds the pipeline with links in both directions between all neighbours. A
  * missing link takes no time and has no place for a delay. Existing links keep
  * their numbers. */
-static lh_status make_linked(const lh_pipeline *p, lhi_arena *mem,
+static lh_status build_linked_pipeline(const lh_pipeline *p, lhi_arena *mem,
                              lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -142,11 +142,11 @@ static lh_status make_linked(const lh_pipeline *p, lhi_arena *mem,
             links[desc.n_links++] = (lh_link){.from = i + 1, .to = i};
     }
     desc.links = links;
-    return lhi_pipeline_remake(p, &desc, out, err);
+    return lhi_pipeline_rebuild(p, &desc, out, err);
 }
 
 /* Copies `options` with an entry for each link in `linked`. */
-static lh_status fit_options(const lh_pipeline *p, const lh_pipeline *linked,
+static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
                              const lh_sim_options *options, lhi_arena *mem,
                              lh_sim_options *out, lh_error *err)
 {
@@ -163,7 +163,7 @@ static lh_status fit_options(const lh_pipeline *p, const lh_pipeline *linked,
 }
 
 /* Computes all tolerances on the linked pipeline. */
-static lh_status find_on(const lh_pipeline *p, const lh_pipeline *linked,
+static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
                          const lh_schedule *schedule,
                          const lh_sim_options *options, lhi_arena *mem,
                          int64_t *tolerances, lh_error *err)
@@ -177,7 +177,7 @@ static lh_status find_on(const lh_pipeline *p, const lh_pipeline *linked,
         return lhi_fail_nomem(err);
     memcpy(now.forward, linked->forward, routes);
     memcpy(now.backward, linked->backward, routes);
-    LHI_TRY(fit_options(p, linked, options, mem, &fitting, err));
+    LHI_TRY(extend_options(p, linked, options, mem, &fitting, err));
     search s = {.now = &now, .p = linked, .schedule = schedule, .err = err};
     LHI_TRY(lh_evaluator_make(&now, &fitting, &s.evaluator, err));
     find_all(&s, p->n_devices - 1, tolerances);
@@ -200,7 +200,7 @@ static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
            (slow ? LHI_TOLERANCE_WORK / 16 : LHI_TOLERANCE_WORK);
 }
 
-lh_status lhi_find_tolerances(const lh_pipeline *pipeline,
+lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_sim_options *options, lhi_arena *scratch,
                               int64_t *tolerances, lh_error *err)
@@ -211,9 +211,9 @@ lh_status lhi_find_tolerances(const lh_pipeline *pipeline,
             tolerances[i] = -1;
         return LH_OK;
     }
-    LHI_TRY(make_linked(pipeline, scratch, &linked, err));
+    LHI_TRY(build_linked_pipeline(pipeline, scratch, &linked, err));
     lh_status status =
-        find_on(pipeline, linked, schedule, options, scratch, tolerances, err);
+        find_on_linked(pipeline, linked, schedule, options, scratch, tolerances, err);
     lh_pipeline_free(linked);
     return status;
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 1 << 26 }; /* clause log limit: 256 MiB */
+enum { MAX_LOG_WORDS = 1 << 26 }; /* clause log limit: 256 MiB */
 
 /* State for one proof. */
 typedef struct prover {
@@ -24,7 +24,7 @@ typedef struct prover {
     lhi_arena *mem;
     lhi_shop *shop;
     lhi_windows *windows;
-    lhi_words *words;
+    lhi_machine_orders *words;
     lhi_clause_log log;
     lhi_certificate *out;
     const char *why; /* reason for a missing proof */
@@ -33,7 +33,7 @@ typedef struct prover {
 /* --- closed forms --------------------------------------------------------- */
 
 /* Tries the closed-form bounds. */
-static lh_status by_form(prover *r, bool *done, lh_error *err)
+static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
     lh_bound bound;
@@ -78,7 +78,7 @@ static bool is_message(const lhi_stream *t)
 
 /* Checks whether the machine's operations have no order within their windows.
  */
-static bool is_empty(lhi_windows *w, uint32_t m, lhi_budget *budget)
+static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
@@ -88,11 +88,11 @@ static bool is_empty(lhi_windows *w, uint32_t m, lhi_budget *budget)
             if (w->r[o] + s->time[o] > w->e[o])
                 return true;
     }
-    const lhi_lattice *l = w->narrow[m] ? w->narrow[m] : w->lattices[m];
+    const lhi_lattice *l = w->pruned[m] ? w->pruned[m] : w->lattices[m];
     if (!l)
         return false;
     uint32_t first = s->streams[k->first_stream].first;
-    for (uint32_t o = first; o < first + lhi_machine_ops(s, m); o++) {
+    for (uint32_t o = first; o < first + lhi_machine_count_operations(s, m); o++) {
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
@@ -100,7 +100,7 @@ static bool is_empty(lhi_windows *w, uint32_t m, lhi_budget *budget)
 }
 
 /* Converts job-shop units to ns, clipped to [0, refuted_ns]. */
-static int64_t clip(const prover *r, int64_t units)
+static int64_t convert_to_ns(const prover *r, int64_t units)
 {
     int64_t ns = units * r->shop->unit_ns, most = r->out->c.refuted_ns;
     return units < 0 ? 0 : ns > most ? most : ns;
@@ -122,8 +122,8 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
         if (!start || !finish)
             return lhi_fail_nomem(err);
         for (uint32_t x = 0; x < t->count; x++) {
-            start[x] = clip(r, r->windows->r[t->first + x]);
-            finish[x] = clip(r, r->windows->e[t->first + x]);
+            start[x] = convert_to_ns(r, r->windows->r[t->first + x]);
+            finish[x] = convert_to_ns(r, r->windows->e[t->first + x]);
         }
         rows[i] = (lh_proof_row){.chunk = t->chunk,
                                  .kind = kind_of(s, t),
@@ -142,10 +142,10 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
 }
 
 /* Tries to refute the deadline by windows. */
-static lh_status by_windows(prover *r, bool *done, lh_error *err)
+static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
-    *done = !lhi_windows_set(r->windows, lhi_shop_deadline(r->shop, units),
+    *done = !lhi_windows_set(r->windows, lhi_shop_get_deadline(r->shop, units),
                              &r->budget);
     if (!*done)
         return LH_OK;
@@ -155,13 +155,13 @@ static lh_status by_windows(prover *r, bool *done, lh_error *err)
         const lhi_machine *k = &r->shop->machines[m];
         if (k->n_streams > 0 &&
             (k->kind == LHI_DEVICE || k->kind == LHI_LINK) &&
-            is_empty(r->windows, m, &r->budget)) {
+            is_infeasible(r->windows, m, &r->budget)) {
             r->out->c.kind = LH_PROOF_WINDOWS;
             return record_machine(r, m, err);
         }
     }
     /* The recorded machine must not depend on the clock. */
-    *done = !r->budget.late;
+    *done = !r->budget.timed_out;
     if (*done)
         r->out->c.kind = LH_PROOF_WINDOWS;
     return LH_OK;
@@ -181,7 +181,7 @@ static lh_pass pass_of(const lhi_shop *s, uint32_t op)
 }
 
 /* Converts the clause log to the certificate's clauses. */
-static lh_status take_log(prover *r, lh_error *err)
+static lh_status read_clause_log(prover *r, lh_error *err)
 {
     const lhi_shop *s = r->shop;
     lh_certificate *c = &r->out->c;
@@ -226,19 +226,19 @@ static uint64_t count_pairs(const lhi_shop *s)
 }
 
 /* Tries to refute the deadline by clause learning. */
-static lh_status by_search(prover *r, lh_error *err)
+static lh_status prove_by_search(prover *r, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
     lhi_search *search = NULL;
     lhi_answer answer = LHI_GAVE_UP;
     size_t size;
-    LHI_TRY(lhi_search_size(r->windows, true, &size, err));
-    if (count_pairs(r->shop) > LH_PROOF_MOST_PAIRS || size > r->o.memory / 2) {
+    LHI_TRY(lhi_search_estimate_bytes(r->windows, true, &size, err));
+    if (count_pairs(r->shop) > LH_PROOF_MAX_PAIRS || size > r->o.memory / 2) {
         r->why = "too large for a search with clauses";
         return LH_OK;
     }
-    r->log.most = MOST_WORDS;
-    LHI_TRY(lhi_search_make(r->shop, lhi_shop_deadline(r->shop, units),
+    r->log.most = MAX_LOG_WORDS;
+    LHI_TRY(lhi_search_make(r->shop, lhi_shop_get_deadline(r->shop, units),
                             r->windows, NULL, &search, err));
     lhi_search_set_log(search, &r->log);
     lh_status status = lhi_search_run(search, UINT64_MAX / 2, r->o.memory,
@@ -247,7 +247,7 @@ static lh_status by_search(prover *r, lh_error *err)
     if (status != LH_OK)
         return status;
     if (answer == LHI_REFUTED && !r->log.incomplete)
-        return take_log(r, err);
+        return read_clause_log(r, err);
     r->why = answer == LHI_REFUTED ? "the refutation has too many clauses"
                                    : "the refutation was stopped; give it more "
                                      "time";
@@ -275,22 +275,22 @@ static lh_status refute(prover *r, lh_error *err)
         return status;
     }
     r->out->c.refuted_ns = r->out->c.makespan_ns - 1;
-    LHI_TRY(lhi_words_make(r->shop, r->mem, &r->words, err));
+    LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->words, err));
     LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
                              &r->windows, &impossible, err));
-    LHI_TRY(by_windows(r, &done, err));
+    LHI_TRY(prove_by_windows(r, &done, err));
     if (done)
         return LH_OK;
-    lhi_windows_counts(r->windows, &r->budget);
+    lhi_windows_compute_all_counts(r->windows, &r->budget);
     if (r->budget.stop) {
         r->why = "the refutation was stopped; give it more time";
         return LH_OK;
     }
-    return by_search(r, err);
+    return prove_by_search(r, err);
 }
 
 /* Fills in the claims: schedule, hash, version and options. */
-static lh_status put_claims(prover *r, const lh_solution *solution,
+static lh_status fill_claims(prover *r, const lh_solution *solution,
                             lh_error *err)
 {
     lh_certificate *c = &r->out->c;
@@ -311,14 +311,14 @@ static lh_status put_claims(prover *r, const lh_solution *solution,
 static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;
-    LHI_TRY(put_claims(r, solution, err));
+    LHI_TRY(fill_claims(r, solution, err));
     if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         r->why = "only makespans are recorded";
     else if (solution->status != LH_SOLVE_OPTIMAL)
         r->why = "the schedule is not proven to be optimal";
     if (r->why)
         return LH_OK;
-    LHI_TRY(by_form(r, &done, err));
+    LHI_TRY(prove_by_closed_form(r, &done, err));
     return done ? LH_OK : refute(r, err);
 }
 
@@ -330,7 +330,7 @@ lh_status lh_certify(const lh_pipeline *pipeline,
     prover r = {.p = pipeline};
     if (!solution->schedule)
         return lhi_fail(err, LH_EINVAL, "there is no schedule to certify");
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_solve_options, &r.o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, &r.o, options, err));
     r.o.sub_blocks = r.o.sub_blocks ? r.o.sub_blocks : 1;
     r.o.memory = r.o.memory ? r.o.memory : (size_t)1 << 30;
     lhi_budget_begin(&r.budget, &r.o);

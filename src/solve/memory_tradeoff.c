@@ -15,7 +15,7 @@
 enum { EFFORT = 2000000, POINTS = 64 };
 
 /* State for one trade-off. */
-typedef struct trader {
+typedef struct tradeoff_state {
     const lh_pipeline *p;
     lh_tradeoff_options o;
     lh_solve_options each; /* copied from `o` */
@@ -25,12 +25,12 @@ typedef struct trader {
      * memory. Limits between two multiples are equivalent. */
     int64_t *held, *step;
     int64_t least; /* smallest limit worth testing */
-} trader;
+} tradeoff_state;
 
 /* Forwards progress to the caller and records a stop. */
-static bool watch(void *context, const lh_solve_progress *now)
+static bool forward_progress(void *context, const lh_solve_progress *now)
 {
-    trader *t = context;
+    tradeoff_state *t = context;
     if (t->each.progress && t->each.progress(t->each.context, now))
         t->stopped = true;
     return t->stopped;
@@ -39,7 +39,7 @@ static bool watch(void *context, const lh_solve_progress *now)
 /* --- limits -------------------------------------------------------------- */
 
 /* Computes each device's static memory and granularity. */
-static lh_status find_steps(trader *t, lh_error *err)
+static lh_status compute_granularity(tradeoff_state *t, lh_error *err)
 {
     const lh_pipeline *p = t->p;
     uint32_t parts = t->each.sub_blocks ? t->each.sub_blocks : 1;
@@ -54,7 +54,7 @@ static lh_status find_steps(trader *t, lh_error *err)
         *step = lhi_gcd(*step, k->mem_f);
         *step = lhi_gcd(*step, p->joint ? k->mem_d + k->mem_w : k->mem_d);
         for (uint32_t i = 0; !p->joint && i < parts; i++)
-            *step = lhi_gcd(*step, lhi_share(k->mem_w, i, parts));
+            *step = lhi_gcd(*step, lhi_split_evenly(k->mem_w, i, parts));
     }
     for (uint32_t d = 0; d < p->n_devices; d++)
         if (t->held[d] > t->least)
@@ -64,7 +64,7 @@ static lh_status find_steps(trader *t, lh_error *err)
 
 /* Returns the largest limit up to `limit` at which some device fits exactly one
  * more step. All limits up to the next level are equivalent. */
-static int64_t level_at(const trader *t, int64_t limit)
+static int64_t find_level_at(const tradeoff_state *t, int64_t limit)
 {
     int64_t best = t->least;
     for (uint32_t d = 0; d < t->p->n_devices; d++) {
@@ -77,7 +77,7 @@ static int64_t level_at(const trader *t, int64_t limit)
 }
 
 /* Returns the next higher level; INT64_MAX: none. */
-static int64_t level_above(const trader *t, int64_t limit)
+static int64_t find_level_above(const tradeoff_state *t, int64_t limit)
 {
     int64_t best = INT64_MAX;
     for (uint32_t d = 0; d < t->p->n_devices; d++) {
@@ -93,7 +93,7 @@ static int64_t level_above(const trader *t, int64_t limit)
 }
 
 /* Copies the pipeline with all memory limits capped. */
-static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
+static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
                          lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -110,7 +110,7 @@ static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
 }
 
 /* Returns the limit that a schedule requires. */
-static lh_status need_of(const trader *t, const lh_schedule *schedule,
+static lh_status compute_required_limit(const tradeoff_state *t, const lh_schedule *schedule,
                          int64_t *out, lh_error *err)
 {
     lh_timeline *timeline = NULL;
@@ -126,7 +126,7 @@ static lh_status need_of(const trader *t, const lh_schedule *schedule,
 
 /* --- steps --------------------------------------------------------------- */
 
-static bool is_late(trader *t)
+static bool is_timed_out(tradeoff_state *t)
 {
     double limit = t->each.time_limit_s;
     if (limit > 0 && lhi_seconds() - t->begin_s >= limit)
@@ -136,24 +136,24 @@ static bool is_late(trader *t)
 
 /* Finds the fastest schedule within `limit`; with `target_ns` > 0, any schedule
  * within that makespan. */
-static lh_status step(trader *t, int64_t limit, int64_t target_ns,
+static lh_status solve_within(tradeoff_state *t, int64_t limit, int64_t target_ns,
                       lh_solution *out, lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_solve_options o = t->each;
-    o.progress = watch;
+    o.progress = forward_progress;
     o.context = t;
     o.target_ns = target_ns;
     if (limit != LH_NO_LIMIT)
-        o.start = NULL; /* may exceed the limit */
+        o.initial_schedule = NULL; /* may exceed the limit */
     if (o.time_limit_s > 0) {
         double left = o.time_limit_s - (lhi_seconds() - t->begin_s);
         o.time_limit_s = left > 1e-3 ? left : 1e-3;
     }
-    LHI_TRY(limited(t->p, limit, &p, err));
+    LHI_TRY(copy_with_limit(t->p, limit, &p, err));
     lh_status status = lh_solve(p, &o, out, err);
     lh_pipeline_free(p);
-    is_late(t);
+    is_timed_out(t);
     return status;
 }
 
@@ -172,26 +172,26 @@ static bool refutes(const lh_solution *s, int64_t target_ns)
 
 /* Lowers point->limit and raises its bound by bisection between refuted (or
  * abandoned) limits and feasible ones. */
-static lh_status lower(trader *t, lh_memory_point *point, lh_error *err)
+static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point, lh_error *err)
 {
     int64_t from = point->limit_bound;
-    LHI_TRY(need_of(t, point->schedule, &point->limit, err));
-    point->limit = level_at(t, point->limit);
-    while (from < point->limit && !is_late(t)) {
-        int64_t middle = level_at(t, from + (point->limit - 1 - from) / 2);
+    LHI_TRY(compute_required_limit(t, point->schedule, &point->limit, err));
+    point->limit = find_level_at(t, point->limit);
+    while (from < point->limit && !is_timed_out(t)) {
+        int64_t middle = find_level_at(t, from + (point->limit - 1 - from) / 2);
         lh_solution s = {0};
         if (middle < from)
             middle = from;
-        LHI_TRY(step(t, middle, point->kept_ns, &s, err));
-        bool found = s.makespan_ns >= 0 && s.makespan_ns <= point->kept_ns;
+        LHI_TRY(solve_within(t, middle, point->target_ns, &s, err));
+        bool found = s.makespan_ns >= 0 && s.makespan_ns <= point->target_ns;
         lh_status status = LH_OK;
         if (found) {
             take_schedule(point, &s);
-            status = need_of(t, point->schedule, &point->limit, err);
+            status = compute_required_limit(t, point->schedule, &point->limit, err);
         } else {
-            int64_t next = level_above(t, middle);
+            int64_t next = find_level_above(t, middle);
             bool proven =
-                refutes(&s, point->kept_ns) && point->limit_bound == from;
+                refutes(&s, point->target_ns) && point->limit_bound == from;
             from = next < point->limit ? next : point->limit;
             point->limit_bound = proven ? from : point->limit_bound;
         }
@@ -204,7 +204,7 @@ static lh_status lower(trader *t, lh_memory_point *point, lh_error *err)
 }
 
 /* Reports why no schedule meets the requested makespan. */
-static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
+static lh_status report_failure(const tradeoff_state *t, const lh_solution *s, lh_error *err)
 {
     int64_t asked = t->o.makespan_ns;
     if (s->status == LH_SOLVE_INFEASIBLE)
@@ -218,7 +218,7 @@ static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "no schedule was found before the search ended; give "
                         "it more time%s",
-                        t->each.without ? ", or leave out fewer engines" : "");
+                        t->each.disabled_engines ? ", or leave out fewer engines" : "");
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no schedule of at most %.9g s was found before the search "
                     "was stopped; the best takes %.9g s, and %.9g s is proven",
@@ -227,21 +227,21 @@ static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
 }
 
 /* Computes the smallest limit for one makespan. */
-static lh_status least_memory(trader *t, lh_memory_point *out, lh_error *err)
+static lh_status least_memory(tradeoff_state *t, lh_memory_point *out, lh_error *err)
 {
     lh_solution s = {0};
     int64_t asked = t->o.makespan_ns;
-    LHI_TRY(step(t, LH_NO_LIMIT, asked, &s, err));
+    LHI_TRY(solve_within(t, LH_NO_LIMIT, asked, &s, err));
     if (!s.schedule || (asked > 0 && s.makespan_ns > asked)) {
-        lh_status status = refuse(t, &s, err);
+        lh_status status = report_failure(t, &s, err);
         lh_solution_fini(&s);
         return status;
     }
-    *out = (lh_memory_point){.kept_ns = asked > 0 ? asked : s.makespan_ns,
+    *out = (lh_memory_point){.target_ns = asked > 0 ? asked : s.makespan_ns,
                              .limit_bound = t->least,
                              .bound_ns = s.bound_ns};
     take_schedule(out, &s);
-    lh_status status = lower(t, out, err);
+    lh_status status = lower_limit(t, out, err);
     out->status = out->makespan_ns <= out->bound_ns ? LH_SOLVE_OPTIMAL
                                                     : LH_SOLVE_FEASIBLE;
     return status;
@@ -259,19 +259,19 @@ static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
 }
 
 /* Adds one point, starting from `s`, the fastest within `limit`. */
-static lh_status add_point(trader *t, lh_memory_curve *curve, lh_solution *s,
+static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve, lh_solution *s,
                            lh_error *err)
 {
-    lh_memory_point point = {.kept_ns = s->makespan_ns,
+    lh_memory_point point = {.target_ns = s->makespan_ns,
                              .limit_bound = t->least,
                              .bound_ns = s->bound_ns};
     take_schedule(&point, s);
-    lh_status status = lower(t, &point, err);
+    lh_status status = lower_limit(t, &point, err);
     if (status != LH_OK) {
         lh_memory_point_fini(&point);
         return status;
     }
-    point.kept_ns = point.makespan_ns;
+    point.target_ns = point.makespan_ns;
     point.status = point.makespan_ns <= point.bound_ns ? LH_SOLVE_OPTIMAL
                                                        : LH_SOLVE_FEASIBLE;
     drop_dominated(curve, point.makespan_ns);
@@ -280,7 +280,7 @@ static lh_status add_point(trader *t, lh_memory_curve *curve, lh_solution *s,
 }
 
 /* Computes the curve from no limit downward. */
-static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
+static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve, lh_error *err)
 {
     int64_t limit = LH_NO_LIMIT;
     uint32_t most = t->o.points ? t->o.points : POINTS;
@@ -290,16 +290,16 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
     curve->infeasible_below = -1;
     for (uint32_t asked = 0; asked < most && !t->stopped; asked++) {
         lh_solution s = {0};
-        LHI_TRY(step(t, limit, 0, &s, err));
+        LHI_TRY(solve_within(t, limit, 0, &s, err));
         if (!s.schedule) {
             if (asked == 0) {
-                lh_status status = refuse(t, &s, err);
+                lh_status status = report_failure(t, &s, err);
                 lh_solution_fini(&s);
                 return status;
             }
             curve->complete = s.status == LH_SOLVE_INFEASIBLE;
             if (curve->complete)
-                curve->infeasible_below = level_above(t, limit);
+                curve->infeasible_below = find_level_above(t, limit);
             lh_solution_fini(&s);
             return LH_OK;
         }
@@ -309,7 +309,7 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
         int64_t now = curve->points[curve->n_points - 1].limit;
         /* If there are more levels than points, use equal steps. */
         int64_t stride = (now - t->least) / (most - asked);
-        limit = level_at(t, now - (stride > 1 ? stride : 1));
+        limit = find_level_at(t, now - (stride > 1 ? stride : 1));
         if (limit >= now || now <= t->least) {
             curve->complete = true;
             curve->infeasible_below = t->least;
@@ -321,31 +321,31 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
 
 /* --- driver -------------------------------------------------------------- */
 
-static lh_status begin_trade(trader *t, const lh_pipeline *pipeline,
+static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
                              const lh_tradeoff_options *options, lh_error *err)
 {
-    *t = (trader){.p = pipeline, .begin_s = lhi_seconds()};
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_tradeoff_options, &t->o, options, err));
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_solve_options, &t->each, t->o.each, err));
+    *t = (tradeoff_state){.p = pipeline, .begin_s = lhi_seconds()};
+    LHI_TRY(LHI_OPTIONS_COPY(lh_tradeoff_options, &t->o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, &t->each, t->o.solve_options, err));
     if (t->each.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         return lhi_fail(err, LH_EINVAL,
                         "memory is weighed against the makespan alone");
     if (t->each.effort == 0)
         t->each.effort = EFFORT;
-    return find_steps(t, err);
+    return compute_granularity(t, err);
 }
 
-static void end(trader *t)
+static void end(tradeoff_state *t)
 {
     free(t->held);
     free(t->step);
 }
 
-lh_status lh_least_memory(const lh_pipeline *pipeline,
+lh_status lh_minimise_memory(const lh_pipeline *pipeline,
                           const lh_tradeoff_options *options,
                           lh_memory_point *out, lh_error *err)
 {
-    trader t;
+    tradeoff_state t;
     lh_memory_point point = {0};
     lh_status status = begin_trade(&t, pipeline, options, err);
     if (status == LH_OK)
@@ -370,7 +370,7 @@ lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
                                const lh_tradeoff_options *options,
                                lh_memory_curve *out, lh_error *err)
 {
-    trader t;
+    tradeoff_state t;
     lh_memory_curve curve = {0};
     lh_status status = begin_trade(&t, pipeline, options, err);
     if (status == LH_OK)

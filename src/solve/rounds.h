@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Portfolio loop: rounds of parallel searches and improvements. */
-#ifndef LHI_ROUNDS_H
-#define LHI_ROUNDS_H
+#ifndef LHI_PORTFOLIO_H
+#define LHI_PORTFOLIO_H
 
 #include "solve/state/solver.h"
 
 /* Runs until the gap is closed or the budget is spent. Requires a schedule. */
-lh_status lhi_close_gap(lhi_solver *r, lh_error *err);
+lh_status lhi_portfolio_run(lhi_solver *r, lh_error *err);
 /* Computes how many searches fit into memory, at most `most`. A search has one
  * Boolean per open pair of passes, which can exceed memory for thousands of
  * microbatches. */
-lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
+lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
                              lh_error *err);
 /* Starts a search for a schedule of at most `units`, or answers immediately. */
-lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
+lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units, lhi_search **out,
                            lhi_answer *answer, lh_error *err);
 
 #endif

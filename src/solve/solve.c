@@ -24,112 +24,112 @@
 /* Improves r->found, which is feasible, from both ends and offers it. */
 static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
 {
-    int64_t time = lhi_words_time(r->found), before = time;
+    int64_t time = lhi_machine_orders_evaluate(r->found), before = time;
     if (time < 0)
         return LH_OK;
-    LHI_TRY(lhi_justify_calmly(r->justifier, r->found, &time, r->o.seed,
-                               lhi_shop_deadline(r->shop, r->low), &r->budget,
+    LHI_TRY(lhi_justifier_run_unperturbed(r->justifier, r->found, &time, r->o.seed,
+                               lhi_shop_get_deadline(r->shop, r->low_units), &r->budget,
                                err));
-    return lhi_solver_offer(r, r->found,
+    return lhi_solver_offer_orders(r, r->found,
                             time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
 /* Improves the best external schedule for a short time. */
 static lh_status justify_best(lhi_solver *r, lh_error *err)
 {
-    if (!r->has_words || !r->justifier || lhi_is_done(r))
+    if (!r->has_orders || !r->justifier || lhi_solver_is_done(r))
         return LH_OK;
-    lhi_words_copy(r->found, r->best);
-    int64_t time = lhi_words_time(r->found), before = time;
-    lhi_justify how = {.seed = r->o.seed,
+    lhi_machine_orders_copy(r->found, r->best);
+    int64_t time = lhi_machine_orders_evaluate(r->found), before = time;
+    lhi_justification_options how = {.seed = r->o.seed,
                        .ticks = 20 * (uint64_t)(r->shop->n_ops / 4 + 1),
-                       .target = lhi_shop_deadline(r->shop, r->low)};
+                       .target = lhi_shop_get_deadline(r->shop, r->low_units)};
     if (time < 0)
         return LH_OK;
     LHI_TRY(
-        lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget, err));
+        lhi_justifier_run(r->justifier, r->found, &time, &how, &r->budget, err));
     return time < before
-               ? lhi_solver_offer(r, r->found, LHI_ENGINE_JUSTIFICATION, err)
+               ? lhi_solver_offer_orders(r, r->found, LHI_ENGINE_JUSTIFICATION, err)
                : LH_OK;
 }
 
 /* Checks whether bounds should come first. Lattices for one chunk and few
  * passes take no longer than improving a schedule, and often prove that nothing
  * can be improved. */
-static bool bounds_first(const lhi_solver *r)
+static bool should_bound_first(const lhi_solver *r)
 {
-    return !r->is_part && r->shop->n_ops <= LHI_LARGE &&
-           lhi_shop_is_single(r->shop);
+    return !r->is_reduced && r->shop->n_ops <= LHI_SOLVER_LARGE_OPERATIONS &&
+           lhi_shop_has_single_chunks(r->shop);
 }
 
 /* Builds schedules by due-date dispatching, for deadlines from the bound up. */
 static lh_status dispatch(lhi_solver *r, lh_error *err)
 {
-    if (!lhi_is_on(&r->budget, LHI_ENGINE_DISPATCHING))
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_DISPATCHING))
         return LH_OK;
     const lhi_engine before =
-        lhi_call_engine(&r->budget, LHI_ENGINE_DISPATCHING);
-    lhi_report(r, "dispatching");
-    for (int64_t slack = 0; slack <= 16 && !lhi_is_done(r);
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_DISPATCHING);
+    lhi_solver_report(r, "dispatching");
+    for (int64_t slack = 0; slack <= 16 && !lhi_solver_is_done(r);
          slack = slack ? 2 * slack : 1) {
-        int64_t units = r->low + r->low * slack / 256;
+        int64_t units = r->low_units + r->low_units * slack / 256;
         bool ok = false;
-        if (r->best_ns >= 0 && units >= lhi_units_of(r, r->best_ns))
+        if (r->best_ns >= 0 && units >= lhi_solver_convert_to_units(r, r->best_ns))
             break;
         bool open = lhi_windows_set(
-            r->windows, lhi_shop_deadline(r->shop, units), &r->budget);
-        if (!open && units >= r->low)
-            lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+            r->windows, lhi_shop_get_deadline(r->shop, units), &r->budget);
+        if (!open && units >= r->low_units)
+            lhi_solver_raise_bound(r, units + 1, lhi_windows_get_engine_name(r));
         if (!open)
             continue;
-        LHI_TRY(lhi_words_dispatch(r->found, r->windows->e, &ok, r->mem, err));
-        lhi_spend(&r->budget, r->shop->n_ops / 4 + 1);
+        LHI_TRY(lhi_dispatch_by_due_date(r->found, r->windows->e, &ok, r->mem, err));
+        lhi_budget_spend(&r->budget, r->shop->n_ops / 4 + 1);
         if (ok)
             LHI_TRY(justify(r, LHI_ENGINE_DISPATCHING, err));
     }
-    lhi_go_back_to(&r->budget, before);
+    lhi_budget_restore_engine(&r->budget, before);
     return LH_OK;
 }
 
 /* Tunes parametrised dispatching rules, for machines with many streams. */
 static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
-    lhi_tune how = {.seed = r->o.seed,
+    lhi_tuning_options how = {.seed = r->o.seed,
                     .ticks = ticks,
-                    .target = lhi_shop_deadline(r->shop, r->low)};
+                    .target = lhi_shop_get_deadline(r->shop, r->low_units)};
     int64_t time = -1;
-    if (!lhi_is_on(&r->budget, LHI_ENGINE_TUNING))
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_TUNING))
         return LH_OK;
-    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_TUNING);
-    lhi_report(r, "tuning");
-    LHI_TRY(lhi_words_tune(r->found, &time, &how, &r->budget, r->mem, err));
-    lhi_go_back_to(&r->budget, before);
+    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_TUNING);
+    lhi_solver_report(r, "tuning");
+    LHI_TRY(lhi_rule_tuning_run(r->found, &time, &how, &r->budget, r->mem, err));
+    lhi_budget_restore_engine(&r->budget, before);
     return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
 
 /* Decides whether any schedule exists, if no generator found one. */
-static lh_status find_any(lhi_solver *r, lh_error *err)
+static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
 {
     int64_t units = r->shop->horizon / r->shop->scale + 1;
     lhi_search *search;
     lhi_answer answer;
     uint32_t n;
-    lhi_report(r, "searching for any schedule");
-    LHI_TRY(lhi_count_searches(r, 1, &n, err));
-    if (r->budget.stop || n == 0 || !lhi_is_on(&r->budget, LHI_ENGINE_SEARCH))
+    lhi_solver_report(r, "searching for any schedule");
+    LHI_TRY(lhi_portfolio_count_searches(r, 1, &n, err));
+    if (r->budget.stop || n == 0 || !lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_SEARCH))
         return LH_OK;
-    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_SEARCH);
-    LHI_TRY(lhi_begin_search(r, units, &search, &answer, err));
+    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_SEARCH);
+    LHI_TRY(lhi_portfolio_start_search(r, units, &search, &answer, err));
     lh_status status = LH_OK;
     if (search)
         status = lhi_search_run(search, UINT64_MAX / 2, r->o.memory / 2,
                                 &r->budget, r->found, &answer, err);
-    lhi_go_back_to(&r->budget, before);
+    lhi_budget_restore_engine(&r->budget, before);
     lhi_search_free(search);
     if (status != LH_OK)
         return status;
     if (answer == LHI_FOUND)
-        return lhi_solver_offer(r, r->found, LHI_ENGINE_SEARCH, err);
+        return lhi_solver_offer_orders(r, r->found, LHI_ENGINE_SEARCH, err);
     if (answer == LHI_REFUTED && !r->shop->restricted) {
         r->infeasible = true;
         snprintf(r->why, sizeof r->why,
@@ -156,13 +156,13 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
             *err = why;
         return status;
     }
-    LHI_TRY(lhi_words_make(shop, r->mem, &r->best, err));
-    LHI_TRY(lhi_words_make(shop, r->mem, &r->scratch, err));
-    LHI_TRY(lhi_words_make(shop, r->mem, &r->found, err));
+    LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->best, err));
+    LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->scratch, err));
+    LHI_TRY(lhi_machine_orders_make(shop, r->mem, &r->found, err));
     LHI_TRY(lhi_justifier_make(shop, r->mem, &r->justifier, err));
     r->shop = shop;
-    if (r->is_part)
-        lhi_fewer_tails(r);
+    if (r->is_reduced)
+        lhi_reduction_raise_tails(r);
     return LH_OK;
 }
 
@@ -186,13 +186,13 @@ static bool static_memory_fits(lhi_solver *r)
 }
 
 /* Runs all engines on the job shop, in order. */
-static lh_status search_shop(lhi_solver *r, lh_error *err)
+static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;
-    lhi_report(r, "bounds");
+    lhi_solver_report(r, "bounds");
     if (r->shop->restricted)
-        LHI_TRY(lhi_bound_loosely(r, err));
-    if (lhi_is_done(r) && r->best_ns >= 0)
+        LHI_TRY(lhi_relaxation_raise_bound(r, err));
+    if (lhi_solver_is_done(r) && r->best_ns >= 0)
         return LH_OK;
     LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
                              &r->windows, &impossible, err));
@@ -205,32 +205,32 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
         return LH_OK;
     }
     if (r->best_ns < 0)
-        LHI_TRY(find_any(r, err));
-    if (r->best_ns < 0 || lhi_is_done(r))
+        LHI_TRY(find_any_schedule(r, err));
+    if (r->best_ns < 0 || lhi_solver_is_done(r))
         return LH_OK;
-    if (!r->windows->complete && r->n_regrowers == 0)
+    if (!r->windows->complete && r->n_workers == 0)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
-    LHI_TRY(lhi_bound_by_windows(r, err));
-    if (bounds_first(r))
+    LHI_TRY(lhi_solver_bound_by_windows(r, err));
+    if (should_bound_first(r))
         LHI_TRY(justify_best(r, err));
     /* Dispatching is cheaper than shaving and often meets the bound. */
     LHI_TRY(dispatch(r, err));
-    const int64_t low = r->low;
-    LHI_TRY(lhi_bound_by_shaving(r, err));
-    if (r->is_part && !lhi_is_done(r))
-        LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
-    if (r->low > low)
+    const int64_t low = r->low_units;
+    LHI_TRY(lhi_solver_bound_by_shaving(r, err));
+    if (r->is_reduced && !lhi_solver_is_done(r))
+        LHI_TRY(lhi_reduction_extend_schedules(r, r->budget.max_ticks / 3, err));
+    if (r->low_units > low)
         LHI_TRY(dispatch(r, err));
     /* Reduced problems are solved for their bounds and patterns. */
-    LHI_TRY(lhi_try_insertion(
-        r, (r->is_part ? 80 : 120) * (uint64_t)r->shop->n_ops, err));
+    LHI_TRY(lhi_parallel_insertion_run(
+        r, (r->is_reduced ? 80 : 120) * (uint64_t)r->shop->n_ops, err));
     /* Long enough for a good start with many passes, and short compared with a
      * search for few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
     for (uint32_t w = 16; w <= 128 && r->budget.used - begin < most; w *= 2)
-        if (!r->is_part || w * n * r->shop->n_machines < r->budget.most)
-            LHI_TRY(lhi_try_beams(r, w, err));
-    return lhi_close_gap(r, err);
+        if (!r->is_reduced || w * n * r->shop->n_machines < r->budget.max_ticks)
+            LHI_TRY(lhi_parallel_beams_run(r, w, err));
+    return lhi_portfolio_run(r, err);
 }
 
 /* Solves r->p with r's options, budget and arena. */
@@ -247,27 +247,27 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
         memcpy(r->why, bound.text, sizeof bound.text);
     }
     LHI_TRY(make_shop(r, err));
-    if (r->o.start)
-        LHI_TRY(lhi_copy_start(r, err));
+    if (r->o.initial_schedule)
+        LHI_TRY(lhi_solver_copy_start(r, err));
     /* With many passes, insertion runs first, since all generators take longer;
      * with few passes the generators often suffice. */
-    if (r->shop && r->shop->n_ops > LHI_LARGE)
-        LHI_TRY(lhi_try_insertion(r, 4 * (uint64_t)r->shop->n_ops, err));
-    LHI_TRY(lhi_generate(r, err));
-    if (lhi_is_done(r) || !r->shop)
+    if (r->shop && r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS)
+        LHI_TRY(lhi_parallel_insertion_run(r, 4 * (uint64_t)r->shop->n_ops, err));
+    LHI_TRY(lhi_solver_run_methods(r, err));
+    if (lhi_solver_is_done(r) || !r->shop)
         return LH_OK;
     if (r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN)
-        r->low = (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns;
-    if (!bounds_first(r))
+        r->low_units = (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns;
+    if (!should_bound_first(r))
         LHI_TRY(justify_best(r, err));
-    return lhi_is_done(r) ? LH_OK : search_shop(r, err);
+    return lhi_solver_is_done(r) ? LH_OK : solve_job_shop(r, err);
 }
 
 /* Completes and checks the options. */
-static lh_status take_options(const lh_solve_options *given,
+static lh_status complete_options(const lh_solve_options *given,
                               lh_solve_options *out, lh_error *err)
 {
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_solve_options, out, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, out, given, err));
     if (!(out->time_limit_s >= 0) || !(out->gap >= 0))
         return lhi_fail(err, LH_EINVAL,
                         "the time limit and the gap must not be negative");
@@ -283,14 +283,14 @@ static lh_status take_options(const lh_solve_options *given,
     return LH_OK;
 }
 
-static void put_engines(const lhi_solver *r, lh_solution *out)
+static void write_engines(const lhi_solver *r, lh_solution *out)
 {
     out->n_engines = lh_n_solve_engines();
     for (uint32_t i = 0; i < out->n_engines; i++) {
         const lhi_engine engine = (lhi_engine)(i + 1);
-        const lhi_use *use = &r->budget.use[engine];
+        const lhi_engine_statistics *use = &r->budget.use[engine];
         out->engines[i] = (lh_solve_engine){.name = lh_solve_engine_name(i),
-                                            .on = lhi_is_on(&r->budget, engine),
+                                            .on = lhi_budget_is_engine_enabled(&r->budget, engine),
                                             .effort = use->effort,
                                             .calls = use->calls,
                                             .improved = use->improved,
@@ -299,7 +299,7 @@ static void put_engines(const lhi_solver *r, lh_solution *out)
 }
 
 /* Fills the solution from the solver's state. */
-static void conclude(lhi_solver *r, lh_solution *out)
+static void write_solution(lhi_solver *r, lh_solution *out)
 {
     *out = (lh_solution){.schedule = r->schedule,
                          .makespan_ns = r->best_ns,
@@ -308,7 +308,7 @@ static void conclude(lhi_solver *r, lh_solution *out)
                          .seconds = lhi_seconds() - r->budget.begin_s,
                          .found_by = r->found_by ? r->found_by : "",
                          .proven_by = r->proven_by ? r->proven_by : ""};
-    put_engines(r, out);
+    write_engines(r, out);
     if (r->infeasible)
         out->status = LH_SOLVE_INFEASIBLE;
     else if (r->best_ns < 0)
@@ -342,30 +342,30 @@ static lh_status solve_early(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search does not know activations that leave their "
                         "device (offload); use another method");
-    if (pipeline->gathers_late)
+    if (pipeline->has_deferred_gathers)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search takes all all-gathers as issued at the "
                         "start; use another method, or give data_parallel "
                         "without prefetch, or a larger one");
-    LHI_TRY(take_options(options, &r.o, err));
-    r.at_once = r.o.effort > 0 ? LHI_LEAST_TASKS : r.o.threads;
-    if (r.at_once > LHI_MOST_TASKS)
-        r.at_once = LHI_MOST_TASKS;
+    LHI_TRY(complete_options(options, &r.o, err));
+    r.n_parallel = r.o.effort > 0 ? LHI_SOLVER_MIN_TASKS : r.o.threads;
+    if (r.n_parallel > LHI_SOLVER_MAX_TASKS)
+        r.n_parallel = LHI_SOLVER_MAX_TASKS;
     lhi_budget_begin(&r.budget, &r.o);
-    LHI_TRY(lhi_engines_without(r.o.without, &r.budget.off, err));
+    LHI_TRY(lhi_engine_parse_disabled(r.o.disabled_engines, &r.budget.disabled_engines, err));
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);
     lh_status status = solve_within(&r, err);
-    lhi_free_regrowers(&r);
+    lhi_parallel_insertion_free_workers(&r);
     lhi_windows_free(r.windows);
-    lhi_fewer_free(r.fewer);
+    lhi_reduction_free(r.reduction);
     lhi_arena_free(r.mem);
     if (status != LH_OK) {
         lh_schedule_free(r.schedule);
         return status;
     }
-    conclude(&r, out);
+    write_solution(&r, out);
     return LH_OK;
 }
 

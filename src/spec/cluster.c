@@ -26,8 +26,8 @@ static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
                              double *out, lh_error *err)
 {
     const lhi_node *node;
-    LHI_TRY(lhi_need(doc, map, key, &node, err));
-    return lhi_get_number15(doc, node, min, max, out, err);
+    LHI_TRY(lhi_node_require(doc, map, key, &node, err));
+    return lhi_node_get_rounded_number(doc, node, min, max, out, err);
 }
 
 /* Reads an optional number; *out is unchanged if the key is absent. */
@@ -35,8 +35,8 @@ static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                                const char *key, double min, double max,
                                double *out, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
-    return node ? lhi_get_number15(doc, node, min, max, out, err) : LH_OK;
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_rounded_number(doc, node, min, max, out, err) : LH_OK;
 }
 
 static void list_presets(char *text, size_t size)
@@ -53,7 +53,7 @@ static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
 {
     const char *name;
     char known[256];
-    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
     const lh_gpu *preset = lh_gpu_preset(name);
     if (!preset) {
         list_presets(known, sizeof known);
@@ -62,19 +62,19 @@ static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
                             "tflops, memory_gib and memory_gbps",
                             name, known);
     }
-    if (!has_peak && !lhi_gpu_preset_has(name, r->precision))
+    if (!has_peak && !lhi_gpu_preset_supports(name, r->precision))
         return lhi_doc_fail(
             r->doc, node, err, LH_EINPUT,
             "the tflops of %s are not those of %s; give "
             "{preset: %s, tflops: ...}, or train in %s",
             name, lh_precision_name(r->precision), name,
-            lhi_gpu_preset_has(name, LH_PRECISION_BF16) ? "bf16" : "fp16");
+            lhi_gpu_preset_supports(name, LH_PRECISION_BF16) ? "bf16" : "fp16");
     *gpu = *preset;
     return LH_OK;
 }
 
 /* Maximum fraction of the memory that can be reserved. */
-#define MOST_RESERVE 0.9
+#define MAX_RESERVE 0.9
 
 /* Reads the reserve: "6%" of the memory, or a number of GiB. */
 static lh_status read_reserve(const reader *r, const lhi_node *node,
@@ -90,8 +90,8 @@ static lh_status read_reserve(const reader *r, const lhi_node *node,
             return lhi_fail_nomem(err);
     }
     gpu->reserve_percent = gpu->reserve_gib = 0;
-    if (lhi_get_number15(
-            r->doc, &number, 0, MOST_RESERVE * (share ? 100 : gpu->memory_gib),
+    if (lhi_node_get_rounded_number(
+            r->doc, &number, 0, MAX_RESERVE * (share ? 100 : gpu->memory_gib),
             share ? &gpu->reserve_percent : &gpu->reserve_gib, NULL) == LH_OK)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -109,12 +109,12 @@ static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
         "efficiency", "memory_reserve", NULL};
     const lhi_node *node;
     lh_gpu g = {.name = "custom"};
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    if ((node = lhi_find(map, "preset")))
-        LHI_TRY(read_preset(r, node, lhi_find(map, "tflops"), &g, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, err));
+    if ((node = lhi_node_find(map, "preset")))
+        LHI_TRY(read_preset(r, node, lhi_node_find(map, "tflops"), &g, err));
     bool own = !node;
-    if ((node = lhi_find(map, "name"))) {
-        LHI_TRY(lhi_get_string(r->doc, node, &g.name, err));
+    if ((node = lhi_node_find(map, "name"))) {
+        LHI_TRY(lhi_node_get_string(r->doc, node, &g.name, err));
         if (!own)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "'name' and 'preset' exclude each other; keep "
@@ -156,26 +156,26 @@ static lh_status read_network(const lhi_doc *doc, const lhi_node *map,
     const char *const keys[] = {"gbps", "latency_us",
                                 shared ? "oversubscription" : NULL, NULL};
     const lhi_node *node;
-    LHI_TRY(lhi_known_keys(doc, map, keys, err));
+    LHI_TRY(lhi_node_check_keys(doc, map, keys, err));
     LHI_TRY(read_number(doc, map, "gbps", 1e-6, 1e9, &out->gbps, err));
     LHI_TRY(read_optional(doc, map, "oversubscription", 1, 1e6,
                           &out->oversubscription, err));
     out->bytes_per_s = out->gbps * 1e9 / 8;
     if (out->oversubscription > 1)
         out->bytes_per_s /= out->oversubscription;
-    LHI_TRY(lhi_need(doc, map, "latency_us", &node, err));
-    return lhi_get_short_time(doc, node, 1000, &out->latency_ns, err);
+    LHI_TRY(lhi_node_require(doc, map, "latency_us", &node, err));
+    return lhi_node_get_short_time(doc, node, 1000, &out->latency_ns, err);
 }
 
 /* Finds a key in a datacenter, with the cluster as fallback. */
 static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
                                      const char *key)
 {
-    const lhi_node *node = lhi_find(site, key);
-    return node ? node : lhi_find(r->map, key);
+    const lhi_node *node = lhi_node_find(site, key);
+    return node ? node : lhi_node_find(r->map, key);
 }
 
-static lh_status need_for_site(const reader *r, const lhi_node *site,
+static lh_status require_for_site(const reader *r, const lhi_node *site,
                                const char *key, const lhi_node **out,
                                lh_error *err)
 {
@@ -192,15 +192,15 @@ static lh_status read_nodes(reader *r, const lhi_node *map,
 {
     lh_datacenter *site = &listed->site;
     const lhi_node *node;
-    if (lhi_find(map, "zones")) {
+    if (lhi_node_find(map, "zones")) {
         r->zoned = true;
         LHI_TRY(lhi_zones_from_node(r->doc, map, r->mem, listed, err));
     } else {
-        LHI_TRY(lhi_need(r->doc, map, "nodes", &node, err));
-        LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
+        LHI_TRY(lhi_node_require(r->doc, map, "nodes", &node, err));
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
     }
-    LHI_TRY(need_for_site(r, map, "gpus_per_node", &node, err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, 1024, &site->gpus_per_node, err));
+    LHI_TRY(require_for_site(r, map, "gpus_per_node", &node, err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1024, &site->gpus_per_node, err));
     if (site->nodes > LH_MAX_GPUS / site->gpus_per_node)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "%u nodes of %u GPUs are more than %u GPUs",
@@ -219,9 +219,9 @@ static lh_status read_site(reader *r, const lhi_node *map,
         "memory_reserve", NULL};
     lh_datacenter *site = &listed->site;
     const lhi_node *node;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(lhi_need(r->doc, map, "name", &node, err));
-    LHI_TRY(lhi_get_string(r->doc, node, &site->name, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "name", &node, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &site->name, err));
     LHI_TRY(lhi_check_site_name(r->doc, node, site->name, err));
     for (const lhi_listed_site *other = r->sites; other < listed; other++)
         if (strcmp(other->site.name, site->name) == 0)
@@ -230,19 +230,19 @@ static lh_status read_site(reader *r, const lhi_node *map,
     if (!(site->name = lhi_arena_strdup(r->mem, site->name)))
         return lhi_fail_nomem(err);
     LHI_TRY(read_nodes(r, map, listed, err));
-    LHI_TRY(need_for_site(r, map, "gpu", &node, err));
+    LHI_TRY(require_for_site(r, map, "gpu", &node, err));
     LHI_TRY(read_gpu(r, node, &site->gpu, err));
     /* In order of precedence: the GPU's, the datacenter's, the cluster's, the
      * default. */
     const lhi_node *own =
-        node->kind == LHI_MAP ? lhi_find(node, "memory_reserve") : NULL;
+        node->kind == LHI_MAP ? lhi_node_find(node, "memory_reserve") : NULL;
     site->gpu.reserve_percent = LH_MEMORY_RESERVE_PERCENT;
     if (own || (own = find_for_site(r, map, "memory_reserve")))
         LHI_TRY(read_reserve(r, own, &site->gpu, err));
     node = find_for_site(r, map, "usd_per_gpu_hour");
     if (!node)
         return LH_OK;
-    return lhi_get_number15(r->doc, node, 1e-6, LHI_MAX_PRICE,
+    return lhi_node_get_rounded_number(r->doc, node, 1e-6, LHI_MAX_PRICE,
                             &site->usd_per_gpu_hour, err);
 }
 
@@ -254,44 +254,44 @@ static lh_status read_site_networks(reader *r, const lhi_node *map,
     lh_datacenter *site = &listed->site;
     const lhi_node *node = find_for_site(r, map, "node_link");
     if (!node && site->gpus_per_node > 1)
-        LHI_TRY(need_for_site(r, map, "node_link", &node, err));
+        LHI_TRY(require_for_site(r, map, "node_link", &node, err));
     if (node)
         LHI_TRY(read_network(r->doc, node, false, &site->node_link, err));
     node = find_for_site(r, map, "fabric");
     if (!node && n_nodes > 1)
-        LHI_TRY(need_for_site(r, map, "fabric", &node, err));
+        LHI_TRY(require_for_site(r, map, "fabric", &node, err));
     if (node)
         LHI_TRY(read_network(r->doc, node, true, &site->fabric, err));
-    node = lhi_find(map, "zone_link");
+    node = lhi_node_find(map, "zone_link");
     if (node && !listed->n_zones)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "there are no zones that it could connect; name "
                             "'zones' or leave it out");
     if (!listed->n_zones)
         return LH_OK;
-    LHI_TRY(need_for_site(r, map, "zone_link", &node, err));
+    LHI_TRY(require_for_site(r, map, "zone_link", &node, err));
     return read_network(r->doc, node, true, &site->zone_link, err);
 }
 
 /* Checks that each network defined at cluster level applies to some datacenter.
  * Otherwise a user could change it there without any effect. */
-static lh_status check_common(const reader *r, const lhi_node *list,
+static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
                               lh_error *err)
 {
     static const char *const keys[] = {"node_link", "fabric", "zone_link"};
-    const lhi_node *zone_link = lhi_find(r->map, "zone_link");
+    const lhi_node *zone_link = lhi_node_find(r->map, "zone_link");
 
     if (zone_link && !r->zoned)
         return lhi_doc_fail(r->doc, zone_link, err, LH_EINPUT,
                             "no datacenter has zones that it could connect; "
                             "name 'zones' or leave it out");
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        const lhi_node *common = lhi_find(r->map, keys[k]);
+        const lhi_node *common = lhi_node_find(r->map, keys[k]);
         bool zones = strcmp(keys[k], "zone_link") == 0;
         bool used = !common;
 
         for (const lhi_node *n = list->first; n && !used; n = n->next)
-            used = !lhi_find(n, keys[k]) && (!zones || lhi_find(n, "zones"));
+            used = !lhi_node_find(n, keys[k]) && (!zones || lhi_node_find(n, "zones"));
         if (!used)
             return lhi_doc_fail(
                 r->doc, common, err, LH_EINPUT,
@@ -305,7 +305,7 @@ static lh_status check_common(const reader *r, const lhi_node *list,
 static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
                             lh_error *err)
 {
-    LHI_TRY(lhi_want_list(r->doc, list, err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (list->n_items == 0 || list->n_items > LH_MAX_DATACENTERS)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "%u datacenters; from 1 to %u are possible",
@@ -328,14 +328,14 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
     for (const lhi_node *n = list->first; n; n = n->next)
         LHI_TRY(
             read_site_networks(r, n, job->n_nodes, &r->sites[n->index], err));
-    return check_common(r, list, err);
+    return check_cluster_networks(r, list, err);
 }
 
 static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                            lh_error *err)
 {
     const char *name;
-    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
     for (uint32_t i = 0; i < r->n_sites; i++)
         if (strcmp(r->sites[i].site.name, name) == 0) {
             *out = i;
@@ -350,15 +350,15 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
                            uint32_t *to, bool *both, lh_error *err)
 {
     const lhi_node *a, *b;
-    const lhi_node *between = lhi_find(map, "between");
+    const lhi_node *between = lhi_node_find(map, "between");
     *both = between != NULL;
     if (between) {
-        LHI_TRY(lhi_want_list(r->doc, between, err));
+        LHI_TRY(lhi_node_check_list(r->doc, between, err));
         if (between->n_items != 2)
             return lhi_doc_fail(r->doc, between, err, LH_EINPUT,
                                 "names %u datacenters; name two",
                                 between->n_items);
-        if ((a = lhi_find(map, "from")) || (a = lhi_find(map, "to")))
+        if ((a = lhi_node_find(map, "from")) || (a = lhi_node_find(map, "to")))
             return lhi_doc_fail(r->doc, a, err, LH_EINPUT,
                                 "'%s' and 'between' exclude each other; keep "
                                 "one",
@@ -366,12 +366,12 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
         a = between->first;
         b = a->next;
     } else {
-        if (!lhi_find(map, "from") && !lhi_find(map, "to"))
+        if (!lhi_node_find(map, "from") && !lhi_node_find(map, "to"))
             return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                                 "key 'between' is missing (or 'from' and "
                                 "'to', for one direction)");
-        LHI_TRY(lhi_need(r->doc, map, "from", &a, err));
-        LHI_TRY(lhi_need(r->doc, map, "to", &b, err));
+        LHI_TRY(lhi_node_require(r->doc, map, "from", &a, err));
+        LHI_TRY(lhi_node_require(r->doc, map, "to", &b, err));
     }
     LHI_TRY(find_site(r, a, from, err));
     LHI_TRY(find_site(r, b, to, err));
@@ -394,35 +394,35 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
     return LH_OK;
 }
 
-static const lhi_field link_rows[] = {
+static const lhi_schema_field link_rows[] = {
     /* by read_ends() */
-    {"between", LHI_OWN(lhi_job_link), .when = LHI_LEFT_OUT},
-    {"from", LHI_TEXT(lhi_job_link, from), .least = 1, .when = LHI_LEFT_OUT},
-    {"to", LHI_TEXT(lhi_job_link, to), .least = 1, .when = LHI_LEFT_OUT},
-    {"latency_ms", LHI_SPAN(lhi_job_link, wan.latency_ns), .scale = 1e6},
+    {"between", LHI_CUSTOM(lhi_job_link), .when = LHI_OPTIONAL},
+    {"from", LHI_STRING(lhi_job_link, from), .least = 1, .when = LHI_OPTIONAL},
+    {"to", LHI_STRING(lhi_job_link, to), .least = 1, .when = LHI_OPTIONAL},
+    {"latency_ms", LHI_SHORT_TIME(lhi_job_link, wan.latency_ns), .scale = 1e6},
     {"gbps", LHI_NUMBER(lhi_job_link, wan.gbps), .low = 1e-6, .high = 1e9},
     {"loss", LHI_NUMBER(lhi_job_link, wan.loss), .high = 0.99,
-     .when = LHI_KEPT},
+     .when = LHI_DEFAULTED},
     {"oversubscription", LHI_NUMBER(lhi_job_link, wan.oversubscription),
-     .low = 1, .high = 1e6, .when = LHI_KEPT},
-    {NULL, LHI_SPREAD(lhi_job_link, wan.setting),
-     .table = &lhi_link_setting_table},
+     .low = 1, .high = 1e6, .when = LHI_DEFAULTED},
+    {NULL, LHI_INLINED(lhi_job_link, wan.setting),
+     .table = &lhi_link_setting_schema},
     {"usd_per_gb", LHI_NUMBER(lhi_job_link, wan.usd_per_gb),
-     .high = LHI_MAX_PRICE, LHI_UNLESS(lhi_job_link, wan.usd_per_gb, 0)},
+     .high = LHI_MAX_PRICE, LHI_OMIT_IF(lhi_job_link, wan.usd_per_gb, 0)},
 };
 
-static void start_link(const lhi_reading *r, void *it)
+static void start_link(const lhi_read_context *r, void *it)
 {
     lhi_job_link *link = it;
     link->wan.oversubscription = 1;
     link->wan.usd_per_gb = *(const double *)r->context;
 }
 
-static lh_status check_link(const lhi_reading *r, const lhi_node *map, void *it,
+static lh_status check_link(const lhi_read_context *r, const lhi_node *map, void *it,
                             lh_error *err)
 {
     lh_wan *wan = &((lhi_job_link *)it)->wan;
-    const lhi_node *fec = lhi_find(map, "fec");
+    const lhi_node *fec = lhi_node_find(map, "fec");
     if (fec && !(wan->loss > 0))
         return lhi_doc_fail(r->doc, fec, err, LH_EINPUT,
                             "restores what is lost, and this link loses "
@@ -431,17 +431,17 @@ static lh_status check_link(const lhi_reading *r, const lhi_node *map, void *it,
     return LH_OK;
 }
 
-const lhi_table lhi_job_link_table = {LHI_ROWS("link", lhi_job_link, link_rows),
+const lhi_schema lhi_job_link_schema = {LHI_ROWS("link", lhi_job_link, link_rows),
                                       .start = start_link, .check = check_link};
 
 static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 {
-    const lhi_reading reading = {
+    const lhi_read_context reading = {
         .doc = r->doc, .mem = r->mem, .context = &r->usd_per_gb};
     lhi_job_link link = {0};
     uint32_t from, to;
     bool both;
-    LHI_TRY(lhi_fields_read(&reading, map, &lhi_job_link_table, &link, err));
+    LHI_TRY(lhi_schema_read(&reading, map, &lhi_job_link_schema, &link, err));
     LHI_TRY(read_ends(r, map, &from, &to, &both, err));
     LHI_TRY(add_link(r, map, from, to, &link.wan, err));
     return both ? add_link(r, map, to, from, &link.wan, err) : LH_OK;
@@ -449,9 +449,9 @@ static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 
 static lh_status read_links(reader *r, lh_error *err)
 {
-    const lhi_node *list = lhi_find(r->map, "links");
+    const lhi_node *list = lhi_node_find(r->map, "links");
     if (list) {
-        LHI_TRY(lhi_want_list(r->doc, list, err));
+        LHI_TRY(lhi_node_check_list(r->doc, list, err));
         for (const lhi_node *n = list->first; n; n = n->next)
             LHI_TRY(read_link(r, n, err));
     }
@@ -504,13 +504,13 @@ lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                 .map = map,
                 .mem = mem,
                 .precision = job->training.precision};
-    LHI_TRY(lhi_known_keys(doc, map, keys, err));
-    LHI_TRY(lhi_need(doc, map, "datacenters", &list, err));
+    LHI_TRY(lhi_node_check_keys(doc, map, keys, err));
+    LHI_TRY(lhi_node_require(doc, map, "datacenters", &list, err));
     LHI_TRY(read_optional(doc, map, "usd_per_gb", 0, LHI_MAX_PRICE,
                           &r.usd_per_gb, err));
     LHI_TRY(read_sites(&r, list, job, err));
     LHI_TRY(read_links(&r, err));
     LHI_TRY(check_prices(&r, list, err));
-    return lhi_zones_spread(doc, list, r.sites, r.n_sites, r.wans, mem, job,
+    return lhi_zones_split(doc, list, r.sites, r.n_sites, r.wans, mem, job,
                             err);
 }

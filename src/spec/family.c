@@ -4,7 +4,7 @@
 #include "base/fail.h"
 
 /* Returns a component that no family supports, or NULL. */
-static const char *unknown_part(const lh_model *m, uint32_t sequence)
+static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)
         return "attention sinks";
@@ -30,7 +30,7 @@ static bool has_dense_layers(const lh_model *m)
     return lh_model_moe_layers(m, 0, m->layers) < m->layers;
 }
 
-static const char *not_counted(const lh_model *m)
+static const char *check_sizes(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
         return "experts, and layer norm, learned positions or no gate";
@@ -45,7 +45,7 @@ static const char *not_counted(const lh_model *m)
 
 /* Returns why softmax-routed experts differ from the supported families, or
  * NULL. */
-static const char *not_by_softmax(const lh_model *m)
+static const char *check_softmax_experts(const lh_model *m)
 {
     if (m->expert_groups)
         return "groups of experts and a router without sigmoids";
@@ -55,7 +55,7 @@ static const char *not_by_softmax(const lh_model *m)
 }
 
 /* Returns why experts differ from DeepSeek-V3's, or NULL. */
-static const char *not_by_sigmoid(const lh_model *m)
+static const char *check_sigmoid_experts(const lh_model *m)
 {
     if (m->router != LH_ROUTER_SIGMOID)
         return "latent attention and a router without sigmoids";
@@ -71,7 +71,7 @@ static const char *not_by_sigmoid(const lh_model *m)
 
 static bool is_qwen2_moe(const lh_model *m)
 {
-    return m->qkv_bias || m->shared_expert_ffn || m->raw_shares ||
+    return m->qkv_bias || m->shared_expert_ffn || m->unnormalised_scores ||
            has_dense_layers(m);
 }
 
@@ -79,7 +79,7 @@ static bool is_qwen2_moe(const lh_model *m)
 
 /* Returns why a model with parallel attention and MLP differs from Falcon, or
  * NULL. */
-static const char *not_falcon(const lh_model *m)
+static const char *check_falcon(const lh_model *m)
 {
     if (m->norm != LH_NORM_LAYER || m->gated || m->positions)
         return "a parallel block, and RMS norm, gated MLPs or learned "
@@ -97,7 +97,7 @@ static const char *not_falcon(const lh_model *m)
 }
 
 /* Returns why a model with latent attention differs from DeepSeek, or NULL. */
-static const char *not_deepseek(const lh_model *m)
+static const char *check_deepseek(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
         return "latent attention, and layer norm, learned positions or no gate";
@@ -107,12 +107,12 @@ static const char *not_deepseek(const lh_model *m)
         return "latent attention, and norms of queries and keys";
     if (!m->experts)
         return NULL;
-    const char *what = not_counted(m);
-    return what ? what : not_by_sigmoid(m);
+    const char *what = check_sizes(m);
+    return what ? what : check_sigmoid_experts(m);
 }
 
 /* Returns why a model with query and key norms differs from Qwen3, or NULL. */
-static const char *not_qwen3(const lh_model *m)
+static const char *check_qwen3(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
         return "norms of queries and keys, and layer norm, learned positions "
@@ -124,7 +124,7 @@ static const char *not_qwen3(const lh_model *m)
 }
 
 /* Returns why a model with layer norms differs from GPT-2, or NULL. */
-static const char *not_gpt2(const lh_model *m)
+static const char *check_gpt2(const lh_model *m)
 {
     if (m->gated)
         return "layer norm and gated MLPs";
@@ -141,7 +141,7 @@ static const char *not_gpt2(const lh_model *m)
 
 /* Returns why a model with RMS norms differs from both Llama and Qwen2, or
  * NULL. */
-static const char *not_llama(const lh_model *m)
+static const char *check_llama(const lh_model *m)
 {
     if (!m->gated)
         return "RMS norm and MLPs without a gate";
@@ -156,27 +156,27 @@ static const char *not_llama(const lh_model *m)
 
 /* Returns why a model with experts, but without latent attention, matches no
  * supported family, or NULL. */
-static const char *not_experts(const lh_model *m)
+static const char *check_experts(const lh_model *m)
 {
-    const char *what = not_counted(m);
+    const char *what = check_sizes(m);
     if (what)
         return what;
     if (m->router == LH_ROUTER_SIGMOID)
-        return m->output_bias ? "experts and biases" : not_by_sigmoid(m);
+        return m->output_bias ? "experts and biases" : check_sigmoid_experts(m);
     if (m->qk_norm && m->shared_expert_ffn)
         return "norms of queries and keys, a router without sigmoids and shared "
                "experts";
     if (m->qk_norm)
-        what = not_qwen3(m);
+        what = check_qwen3(m);
     else if (m->output_bias)
         what = "experts and biases";
     else if (is_qwen2_moe(m) && (!m->shared_expert_ffn || !m->shared_expert_gate))
         what = "experts with biases of queries, dense layers or scores as they "
                "are, and no shared expert with a gate";
-    return what ? what : not_by_softmax(m);
+    return what ? what : check_softmax_experts(m);
 }
 
-lhi_family lhi_family_known(const lh_model *m)
+lhi_family lhi_family_get(const lh_model *m)
 {
     if (m->parallel_block)
         return LHI_FAMILY_FALCON;
@@ -196,17 +196,17 @@ lhi_family lhi_family_known(const lh_model *m)
                                           : LHI_FAMILY_LLAMA;
 }
 
-lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
+lh_status lhi_family_find(const lh_model *m, uint32_t sequence, lhi_family *out,
                         lh_error *err)
 {
-    const char *what = unknown_part(m, sequence);
+    const char *what = find_unsupported_part(m, sequence);
     if (!what)
-        what = m->parallel_block          ? not_falcon(m)
-               : m->kv_lora_rank          ? not_deepseek(m)
-               : m->experts               ? not_experts(m)
-               : m->qk_norm               ? not_qwen3(m)
-               : m->norm == LH_NORM_LAYER ? not_gpt2(m)
-                                          : not_llama(m);
+        what = m->parallel_block          ? check_falcon(m)
+               : m->kv_lora_rank          ? check_deepseek(m)
+               : m->experts               ? check_experts(m)
+               : m->qk_norm               ? check_qwen3(m)
+               : m->norm == LH_NORM_LAYER ? check_gpt2(m)
+                                          : check_llama(m);
     if (what)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the cpu device trains models of the kinds of Llama, "
@@ -219,20 +219,20 @@ lh_status lhi_family_of(const lh_model *m, uint32_t sequence, lhi_family *out,
                         "%s has %u positions, and a sequence %u tokens",
                         m->name ? m->name : "the model", m->positions,
                         sequence);
-    *out = lhi_family_known(m);
+    *out = lhi_family_get(m);
     return LH_OK;
 }
 
 lh_status lhi_family_check(const lh_model *m, uint32_t sequence, lh_error *err)
 {
     lhi_family family;
-    if (m->uncomputed)
+    if (m->unsupported_keys)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%s: the cpu device does not compute what is said "
                         "there, and would train another model; such a model "
                         "can be planned but not trained",
-                        m->uncomputed);
-    LHI_TRY(lhi_family_of(m, sequence, &family, err));
+                        m->unsupported_keys);
+    LHI_TRY(lhi_family_find(m, sequence, &family, err));
     uint32_t turned = m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim;
     if (turned % 2 || m->heads % m->kv_heads)
         return lhi_fail(err, LH_EUNSUPPORTED,

@@ -30,13 +30,13 @@ typedef enum lhi_family {
 /* Determines a model's family. LH_EUNSUPPORTED: no family matches, or the
  * device lacks a component, named in `err`. `sequence`: tokens per attention
  * sequence. */
-lh_status lhi_family_of(const lh_model *model, uint32_t sequence,
+lh_status lhi_family_find(const lh_model *model, uint32_t sequence,
                         lhi_family *out, lh_error *err);
 /* Checks the family, and that the device supports the model's sizes. */
 lh_status lhi_family_check(const lh_model *model, uint32_t sequence,
                            lh_error *err);
 /* Returns the family of a model that lhi_family_find() accepts. */
-lhi_family lhi_family_known(const lh_model *model);
+lhi_family lhi_family_get(const lh_model *model);
 /* Returns the first layer with experts; model->layers if there is none. */
 uint32_t lhi_first_moe_layer(const lh_model *model);
 
@@ -52,12 +52,12 @@ static inline bool lhi_layer_is_moe(const lh_model *model, uint32_t layer)
 /* Checks whether the chunk with the head also needs the embedding: as the
  * head's tied matrix, or for multi-token prediction modules, which share
  * embedding and head with the model (arXiv:2412.19437, section 2.2). */
-static inline bool lhi_embeds_twice(const lh_model *model)
+static inline bool lhi_needs_second_embedding(const lh_model *model)
 {
     return model->tied_embeddings || model->mtp_layers > 0;
 }
 /* Checks whether the embedding there is a separate tensor. */
-static inline bool lhi_copies_embedding(const lh_model *model)
+static inline bool lhi_has_separate_embedding_copy(const lh_model *model)
 {
     return model->mtp_layers > 0 && !model->tied_embeddings;
 }

@@ -50,7 +50,7 @@ lh_receives lh_framework_receives(const lh_framework *framework,
 }
 
 /* Returns the gradient precision that passes with this precision produce. */
-static lh_gradient gradient_of(lh_precision precision)
+static lh_gradient find_gradient(lh_precision precision)
 {
     switch (precision) {
     case LH_PRECISION_BF16:
@@ -65,10 +65,10 @@ static lh_gradient gradient_of(lh_precision precision)
 
 /* The read context besides the map: the preset, which is read first, and the
  * job. */
-typedef struct around {
+typedef struct framework_context {
     uint32_t preset;
     const lh_job *job;
-} around;
+} framework_context;
 
 static void set_preset(lh_framework *f, lh_framework_preset preset,
                        lh_precision precision)
@@ -82,7 +82,7 @@ static void set_preset(lh_framework *f, lh_framework_preset preset,
         break;
     case LH_FRAMEWORK_DEEPSPEED:
         f->no_sequence_parallel = true;
-        f->gradients = f->reduce = gradient_of(precision);
+        f->gradients = f->reduce = find_gradient(precision);
         break;
     case LH_FRAMEWORK_NONE:
     case LH_FRAMEWORK_TORCHTITAN:
@@ -90,13 +90,13 @@ static void set_preset(lh_framework *f, lh_framework_preset preset,
     }
 }
 
-static void start_framework(const lhi_reading *r, void *it)
+static void start_framework(const lhi_read_context *r, void *it)
 {
-    const around *a = r->context;
+    const framework_context *a = r->context;
     set_preset(it, (lh_framework_preset)a->preset, a->job->training.precision);
 }
 
-static lh_framework_preset preset_of(lh_target target)
+static lh_framework_preset find_preset(lh_target target)
 {
     switch (target) {
     case LH_TARGET_MEGATRON:
@@ -113,12 +113,12 @@ static lh_framework_preset preset_of(lh_target target)
 
 /* Applies the target's preset. For attention and sequence parallelism, the
  * targets' presets equal the defaults without a preset. */
-void lhi_framework_of_target(lh_job *job)
+void lhi_framework_apply_target(lh_job *job)
 {
     lh_framework *f = &job->framework, usual = {0};
     if (f->preset_given)
         return;
-    set_preset(&usual, preset_of(job->target), job->training.precision);
+    set_preset(&usual, find_preset(job->target), job->training.precision);
     f->given = f->given || usual.preset != LH_FRAMEWORK_NONE;
     f->preset = usual.preset;
     if (!f->gradients_given)
@@ -127,12 +127,12 @@ void lhi_framework_of_target(lh_job *job)
         f->reduce = usual.reduce;
 }
 
-static lh_status read_sequence_parallel(const lhi_reading *r,
+static lh_status read_sequence_parallel(const lhi_read_context *r,
                                         const lhi_node *node, void *owner,
                                         lh_error *err)
 {
     bool is;
-    LHI_TRY(lhi_get_bool(r->doc, node, &is, err));
+    LHI_TRY(lhi_node_get_bool(r->doc, node, &is, err));
     ((lh_framework *)owner)->no_sequence_parallel = !is;
     return LH_OK;
 }
@@ -143,114 +143,114 @@ static json_t *write_sequence_parallel(const void *owner, const void *context)
     return json_boolean(!((const lh_framework *)owner)->no_sequence_parallel);
 }
 
-static const lhi_field overlap_rows[] = {
+static const lhi_schema_field overlap_rows[] = {
     {"tensor", LHI_NUMBER(lh_framework, overlap_tensor), .high = 1,
-     .when = LHI_KEPT},
+     .when = LHI_DEFAULTED},
     {"expert", LHI_NUMBER(lh_framework, overlap_expert), .high = 1,
-     .when = LHI_KEPT},
+     .when = LHI_DEFAULTED},
 };
-static const lhi_table overlap_table = {
+static const lhi_schema overlap_table = {
     LHI_ROWS("overlap", lh_framework, overlap_rows)};
 
-static const lhi_field framework_rows[] = {
-    {"preset", LHI_NAME(lh_framework, preset), .names = preset_names,
-     .when = LHI_KEPT},
-    {"attention", LHI_NAME(lh_framework, unfused_attention),
-     .names = attention_names, .when = LHI_KEPT},
-    {"sequence_parallel", LHI_OWN(lh_framework), .read = read_sequence_parallel,
-     .write = write_sequence_parallel, .when = LHI_KEPT},
-    {"gradients", LHI_NAME(lh_framework, gradients), .names = gradient_names,
-     .when = LHI_KEPT},
-    {"reduce", LHI_NAME(lh_framework, reduce), .names = gradient_names,
-     .when = LHI_KEPT},
-    {"receives", LHI_NAME(lh_framework, receives), .names = receive_names,
-     LHI_UNLESS(lh_framework, receives_given, false)},
-    {"overlap", LHI_PART(lh_framework), .table = &overlap_table,
-     .when = LHI_KEPT},
-    {"fp8", LHI_NAME(lh_framework, fp8), .names = fp8_names, .when = LHI_KEPT},
-    {"experts", LHI_NAME(lh_framework, fused_experts), .names = expert_names,
-     .when = LHI_KEPT},
+static const lhi_schema_field framework_rows[] = {
+    {"preset", LHI_ENUM(lh_framework, preset), .names = preset_names,
+     .when = LHI_DEFAULTED},
+    {"attention", LHI_ENUM(lh_framework, unfused_attention),
+     .names = attention_names, .when = LHI_DEFAULTED},
+    {"sequence_parallel", LHI_CUSTOM(lh_framework), .read = read_sequence_parallel,
+     .write = write_sequence_parallel, .when = LHI_DEFAULTED},
+    {"gradients", LHI_ENUM(lh_framework, gradients), .names = gradient_names,
+     .when = LHI_DEFAULTED},
+    {"reduce", LHI_ENUM(lh_framework, reduce), .names = gradient_names,
+     .when = LHI_DEFAULTED},
+    {"receives", LHI_ENUM(lh_framework, receives), .names = receive_names,
+     LHI_OMIT_IF(lh_framework, receives_given, false)},
+    {"overlap", LHI_NESTED_MAP(lh_framework), .table = &overlap_table,
+     .when = LHI_DEFAULTED},
+    {"fp8", LHI_ENUM(lh_framework, fp8), .names = fp8_names, .when = LHI_DEFAULTED},
+    {"experts", LHI_ENUM(lh_framework, fused_experts), .names = expert_names,
+     .when = LHI_DEFAULTED},
 };
 
-static lh_status check_gradients(const lhi_reading *r, const lhi_node *map,
+static lh_status check_gradients(const lhi_read_context *r, const lhi_node *map,
                                  const lh_framework *f, const lh_job *job,
                                  lh_error *err)
 {
     if (f->gradients == LH_GRADIENT_FP32 ||
-        f->gradients == gradient_of(job->training.precision))
+        f->gradients == find_gradient(job->training.precision))
         return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_find(map, "gradients"), err, LH_EINPUT,
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "gradients"), err, LH_EINPUT,
                         "are fp32, or what passes compute in, which is %s",
                         lh_precision_name(job->training.precision));
 }
 
 /* Rejects settings without any effect. */
-static lh_status check_overlap(const lhi_reading *r, const lhi_node *map,
+static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
                                const lh_framework *f, const lh_job *job,
                                lh_error *err)
 {
-    const lhi_node *overlap = lhi_find(map, "overlap");
+    const lhi_node *overlap = lhi_node_find(map, "overlap");
     if (f->overlap_expert > 0 && !job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_find(overlap, "expert"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "expert"), err, LH_EINPUT,
                             "%s has no experts", job->model->name);
     if (f->fused_experts && !job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_find(map, "experts"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err, LH_EINPUT,
                             "%s has none", job->model->name);
     if (f->overlap_tensor > 0 && job->layout.tensor == 1)
-        return lhi_doc_fail(r->doc, lhi_find(overlap, "tensor"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err, LH_EINPUT,
                             "there is nothing to overlap, as layout.tensor "
                             "is 1");
     return LH_OK;
 }
 
-static lh_status check_fp8(const lhi_reading *r, const lhi_node *map,
+static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
                            const lh_framework *f, const lh_job *job,
                            lh_error *err)
 {
     if (f->fp8 == LH_FP8_DISPATCH && !job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_find(map, "fp8"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err, LH_EINPUT,
                             "%s has no experts to dispatch tokens to; matmul "
                             "is without",
                             job->model->name);
     for (uint32_t i = 0; f->fp8 && i < job->n_datacenters; i++)
         if (!(job->datacenters[i].gpu.fp8_tflops > 0))
-            return lhi_doc_fail(r->doc, lhi_find(map, "fp8"), err, LH_EINPUT,
+            return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err, LH_EINPUT,
                                 "the rate of %s in FP8 is not known; give its "
                                 "fp8_tflops, or leave this out",
                                 job->datacenters[i].gpu.name);
     return LH_OK;
 }
 
-static lh_status check_framework(const lhi_reading *r, const lhi_node *map,
+static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {
     lh_framework *f = it;
-    const around *a = r->context;
-    f->preset_given = lhi_find(map, "preset") != NULL;
-    f->gradients_given = lhi_find(map, "gradients") != NULL;
-    f->reduce_given = lhi_find(map, "reduce") != NULL;
-    f->receives_given = lhi_find(map, "receives") != NULL;
+    const framework_context *a = r->context;
+    f->preset_given = lhi_node_find(map, "preset") != NULL;
+    f->gradients_given = lhi_node_find(map, "gradients") != NULL;
+    f->reduce_given = lhi_node_find(map, "reduce") != NULL;
+    f->receives_given = lhi_node_find(map, "receives") != NULL;
     LHI_TRY(check_gradients(r, map, f, a->job, err));
     LHI_TRY(check_fp8(r, map, f, a->job, err));
-    return check_overlap(r, map, f, a->job, err);
+    return check_effects(r, map, f, a->job, err);
 }
 
-const lhi_table lhi_framework_table = {
+const lhi_schema lhi_framework_schema = {
     LHI_ROWS("framework", lh_framework, framework_rows),
     .start = start_framework, .check = check_framework};
 
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
                                   lhi_arena *mem, lh_job *job, lh_error *err)
 {
-    around a = {.job = job};
-    const lhi_reading reading = {.doc = doc, .mem = mem, .context = &a};
+    framework_context a = {.job = job};
+    const lhi_read_context reading = {.doc = doc, .mem = mem, .context = &a};
     const lhi_node *preset;
-    a.preset = preset_of(job->target);
-    LHI_TRY(lhi_want_map(doc, map, err));
-    if ((preset = lhi_find(map, "preset")))
-        LHI_TRY(lhi_get_choice(doc, preset, preset_names, &a.preset, err));
+    a.preset = find_preset(job->target);
+    LHI_TRY(lhi_node_check_map(doc, map, err));
+    if ((preset = lhi_node_find(map, "preset")))
+        LHI_TRY(lhi_node_get_choice(doc, preset, preset_names, &a.preset, err));
     lh_framework f = {0};
-    LHI_TRY(lhi_fields_read(&reading, map, &lhi_framework_table, &f, err));
+    LHI_TRY(lhi_schema_read(&reading, map, &lhi_framework_schema, &f, err));
     job->framework = f;
     return LH_OK;
 }

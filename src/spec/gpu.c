@@ -13,7 +13,7 @@ typedef struct row {
     double sustained, fp8_sustained, host_gbps;
     bool fp16_only; /* Volta's tensor cores support FP16 only */
     lhi_server server;
-} row;
+} gpu_preset;
 
 #define GPU(name_, peak, fp8, gib, gbytes)                                     \
     .gpu = {.name = name_,                                                     \
@@ -39,7 +39,7 @@ typedef struct row {
  *   six NVLinks of 200 Gb/s to each of the others. A10: PipeMesh's nodes with
  *   four GPUs over PCIe 4.0, and 50 Gb/s between nodes (IEEE TPDS 2025, section
  *   VI). */
-static const row rows[] = {
+static const gpu_preset rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true, {8, 1200, 50}},
     {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false, {8, 2400, 200}},
     {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false, {8, 2400, 200}},
@@ -104,11 +104,11 @@ static const lhi_alias aliases[] = {
     {NULL, NULL},
 };
 
-const char *lhi_alias_of(const lhi_alias *list, const char *name)
+const char *lhi_resolve_alias(const lhi_alias *list, const char *name)
 {
     for (; list->name; list++)
         if (strcmp(list->name, name) == 0)
-            return list->stands_for;
+            return list->preset;
     return name;
 }
 
@@ -117,10 +117,10 @@ const char *const *lh_gpu_presets(void)
     return preset_names;
 }
 
-static const row *row_of(const char *name)
+static const gpu_preset *find_row(const char *name)
 {
     if (name)
-        name = lhi_alias_of(aliases, name);
+        name = lhi_resolve_alias(aliases, name);
     for (size_t i = 0; name && i < N_ROWS; i++)
         if (strcmp(rows[i].gpu.name, name) == 0)
             return &rows[i];
@@ -129,18 +129,18 @@ static const row *row_of(const char *name)
 
 const lh_gpu *lh_gpu_preset(const char *name)
 {
-    const row *r = row_of(name);
+    const gpu_preset *r = find_row(name);
     return r ? &r->gpu : NULL;
 }
 
-lhi_server lhi_gpu_server(const lh_gpu *preset)
+lhi_server lhi_gpu_find_server(const lh_gpu *preset)
 {
-    return row_of(preset->name)->server;
+    return find_row(preset->name)->server;
 }
 
-bool lhi_gpu_preset_has(const char *preset, lh_precision precision)
+bool lhi_gpu_preset_supports(const char *preset, lh_precision precision)
 {
-    const row *r = row_of(preset);
+    const gpu_preset *r = find_row(preset);
     return precision == LH_PRECISION_FP16 ||
            (precision == LH_PRECISION_BF16 && !(r && r->fp16_only));
 }
@@ -156,23 +156,23 @@ int64_t lh_gpu_usable_bytes(const lh_gpu *gpu)
 
 double lhi_gpu_sustained(const lh_gpu *gpu)
 {
-    const row *r = row_of(gpu->preset);
+    const gpu_preset *r = find_row(gpu->preset);
     return r ? r->sustained : 1;
 }
 
 double lhi_gpu_fp8_sustained(const lh_gpu *gpu)
 {
-    const row *r = row_of(gpu->preset);
+    const gpu_preset *r = find_row(gpu->preset);
     return r ? r->fp8_sustained : 1;
 }
 
 bool lhi_gpu_slows_experts(const lh_gpu *gpu)
 {
-    const row *r = row_of(gpu->preset);
+    const gpu_preset *r = find_row(gpu->preset);
     return r && r->gpu.fp8_tflops > 0;
 }
 
-double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
+double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
 {
     return fp8 == LH_FP8_NONE ? gpu->flops_per_s
                               : fmax(gpu->flops_per_s, gpu->fp8_tflops * 1e12);
@@ -180,11 +180,11 @@ double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
 
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
 {
-    const row *r = row_of(gpu->preset);
+    const gpu_preset *r = find_row(gpu->preset);
     return 0.8 * (r ? r->host_gbps : 64) / 2 * 1e9;
 }
 
-uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers)
+uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers)
 {
     /* Compensates for binary rounding: 0.28 x 25 is 7, but the binary product
      * is slightly larger. */

@@ -14,11 +14,11 @@ uint32_t lh_precision_bytes(lh_precision precision)
 }
 
 /* A job and the arena that contains it and its data. */
-typedef struct held_job {
+typedef struct owned_job {
     lh_job job; /* first member, so lh_job_free() can find the arena */
     lhi_arena *mem;
     const char *files[2]; /* files of the model and the profile */
-} held_job;
+} owned_job;
 
 /* The reader's state. */
 typedef struct reader {
@@ -55,11 +55,11 @@ static lh_status resolve(reader *r, const lhi_node *node, const char *name,
 }
 
 /* Prepends "file:line: key: " to a message about another file. */
-static lh_status wrap_at(reader *r, const lhi_node *node, lh_status status,
+static lh_status add_context(reader *r, const lhi_node *node, lh_status status,
                          lh_error *err)
 {
     if (status != LH_OK && status != LH_ENOMEM)
-        lhi_wrap(err, "%s:%u: %s", r->doc->file, node->line, node->key);
+        lhi_fail_add_context(err, "%s:%u: %s", r->doc->file, node->line, node->key);
     return status;
 }
 
@@ -92,9 +92,9 @@ static lh_status read_model(reader *r, lh_error *err)
 {
     const lhi_node *node;
     const char *name, *path;
-    LHI_TRY(lhi_need(r->doc, r->map, "model", &node, err));
+    LHI_TRY(lhi_node_require(r->doc, r->map, "model", &node, err));
     if (node->kind == LHI_SCALAR) {
-        LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+        LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
         r->job->model = lh_model_preset(name);
         if (r->job->model)
             return LH_OK;
@@ -112,21 +112,21 @@ static lh_status read_model(reader *r, lh_error *err)
                             "must be a preset's name, a config.json's path or "
                             "a map");
     LHI_TRY(resolve(r, node, name, &path, err));
-    return wrap_at(r, node, lhi_model_load(path, r->mem, model, err), err);
+    return add_context(r, node, lhi_model_load(path, r->mem, model, err), err);
 }
 
 static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
                              const char *const *names, uint32_t *out,
                              bool *given, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
+    const lhi_node *node = lhi_node_find(map, key);
     *given = node != NULL;
-    return node ? lhi_get_choice(r->doc, node, names, out, err) : LH_OK;
+    return node ? lhi_node_get_choice(r->doc, node, names, out, err) : LH_OK;
 }
 
 /* Returns the model component that a module name requires and the model lacks,
  * or NULL. */
-static const char *lacks_module(const lh_model *m, uint32_t module)
+static const char *find_missing_component(const lh_model *m, uint32_t module)
 {
     switch ((lh_module)module) {
     case LH_MODULE_MOE_ACT:
@@ -149,19 +149,19 @@ static const char *lacks_module(const lh_model *m, uint32_t module)
 static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
-    const lhi_node *node = lhi_find(map, "recompute");
+    const lhi_node *node = lhi_node_find(map, "recompute");
     uint32_t word = LH_RECOMPUTE_NONE;
     t->recompute_given = node != NULL;
     if (node && node->kind != LHI_LIST)
-        LHI_TRY(lhi_get_choice(r->doc, node, lhi_recompute_names, &word, err));
+        LHI_TRY(lhi_node_get_choice(r->doc, node, lhi_recompute_names, &word, err));
     t->recompute = (lh_recompute)word;
     if (!node || node->kind != LHI_LIST)
         return LH_OK;
     t->recompute = LH_RECOMPUTE_MODULES;
     for (const lhi_node *one = node->first; one; one = one->next) {
         uint32_t module;
-        LHI_TRY(lhi_get_choice(r->doc, one, lhi_module_names, &module, err));
-        const char *what = lacks_module(r->job->model, module);
+        LHI_TRY(lhi_node_get_choice(r->doc, one, lhi_module_names, &module, err));
+        const char *what = find_missing_component(r->job->model, module);
         if (what)
             return lhi_doc_fail(r->doc, one, err, LH_EINPUT, "%s has no %s",
                                 r->job->model->name, what);
@@ -180,31 +180,31 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
 static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
-    const lhi_node *node = lhi_find(map, "dropout");
+    const lhi_node *node = lhi_node_find(map, "dropout");
     lh_error unused;
     t->dropout_given = node != NULL;
-    if (!node || lhi_get_bool(r->doc, node, &t->dropout, &unused) == LH_OK)
+    if (!node || lhi_node_get_bool(r->doc, node, &t->dropout, &unused) == LH_OK)
         return LH_OK;
-    if (lhi_get_number15(r->doc, node, 0, 0.999, &t->dropout_share, err) !=
+    if (lhi_node_get_rounded_number(r->doc, node, 0, 0.999, &t->dropout_rate, err) !=
         LH_OK)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must be true, false, or a share from 0 to 0.999");
-    t->dropout = t->dropout_share > 0;
+    t->dropout = t->dropout_rate > 0;
     return LH_OK;
 }
 
 /* Reads a number that is only valid if `why_not` is NULL. */
-static lh_status read_of_experts(reader *r, const lhi_node *map,
+static lh_status read_expert_number(reader *r, const lhi_node *map,
                                  const char *key, double least, double most,
                                  const char *why_not, bool *given, double *out,
                                  lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
+    const lhi_node *node = lhi_node_find(map, key);
     *given = node != NULL;
     if (node && why_not)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s %s",
                             r->job->model->name, why_not);
-    return node ? lhi_get_number15(r->doc, node, least, most, out, err) : LH_OK;
+    return node ? lhi_node_get_rounded_number(r->doc, node, least, most, out, err) : LH_OK;
 }
 
 static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
@@ -213,14 +213,14 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
     const lh_model *m = r->job->model;
     const char *lacks = m->experts ? NULL : "has no experts";
     bool given;
-    LHI_TRY(read_of_experts(r, map, "balance_loss", 0, 1e6, lacks,
+    LHI_TRY(read_expert_number(r, map, "balance_loss", 0, 1e6, lacks,
                             &t->balance_loss_given, &t->balance_loss, err));
-    LHI_TRY(read_of_experts(r, map, "expert_capacity", 0.001, 1e6, lacks,
+    LHI_TRY(read_expert_number(r, map, "expert_capacity", 0.001, 1e6, lacks,
                             &given, &t->expert_capacity, err));
     if (!lacks && m->router != LH_ROUTER_SIGMOID)
         lacks = "has no bias that could balance its experts; only models with "
                 "router: sigmoid have";
-    return read_of_experts(r, map, "balance_bias", 0, 1, lacks,
+    return read_expert_number(r, map, "balance_bias", 0, 1, lacks,
                            &t->balance_bias_given, &t->balance_bias, err);
 }
 
@@ -229,19 +229,19 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
 static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
-    const lhi_node *node = lhi_find(map, "offload"), *share = node, *rate;
+    const lhi_node *node = lhi_node_find(map, "offload"), *share = node, *rate;
     double gbps;
     if (!node)
         return LH_OK;
     if (node->kind == LHI_MAP) {
-        LHI_TRY(lhi_known_keys(r->doc, node, lhi_offload_keys, err));
-        LHI_TRY(lhi_need(r->doc, node, "layers", &share, err));
-        if ((rate = lhi_find(node, "storage_gbps"))) {
-            LHI_TRY(lhi_get_number15(r->doc, rate, 1e-6, 1e6, &gbps, err));
+        LHI_TRY(lhi_node_check_keys(r->doc, node, lhi_offload_keys, err));
+        LHI_TRY(lhi_node_require(r->doc, node, "layers", &share, err));
+        if ((rate = lhi_node_find(node, "storage_gbps"))) {
+            LHI_TRY(lhi_node_get_rounded_number(r->doc, rate, 1e-6, 1e6, &gbps, err));
             t->offload_bytes_per_s = gbps * 1e9;
         }
     }
-    LHI_TRY(lhi_get_number15(r->doc, share, 0, 1, &t->offload_share, err));
+    LHI_TRY(lhi_node_get_rounded_number(r->doc, share, 0, 1, &t->offload_share, err));
     if (t->offload_share == 0)
         t->offload_bytes_per_s = 0;
     if (t->offload_share > 0 && t->recompute == LH_RECOMPUTE_FULL)
@@ -259,12 +259,12 @@ static lh_status read_training(reader *r, lh_error *err)
     uint32_t rings = LH_RING_LOCKSTEP;
     uint32_t dispatcher = LH_DISPATCHER_ALL_TO_ALL;
     bool given;
-    LHI_TRY(lhi_need(r->doc, r->map, "training", &map, err));
-    LHI_TRY(lhi_known_keys(r->doc, map, lhi_training_keys, err));
-    LHI_TRY(lhi_need(r->doc, map, "global_batch", &node, err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, 1u << 30, &t->global_batch, err));
-    LHI_TRY(lhi_need(r->doc, map, "sequence", &node, err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, LHI_MAX_VOCAB, &t->sequence, err));
+    LHI_TRY(lhi_node_require(r->doc, r->map, "training", &map, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, lhi_training_keys, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "global_batch", &node, err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1u << 30, &t->global_batch, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "sequence", &node, err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, LHI_MAX_VOCAB, &t->sequence, err));
     if (r->job->model->positions && t->sequence > r->job->model->positions)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "%s has learned %u positions; a sequence cannot "
@@ -281,7 +281,7 @@ static lh_status read_training(reader *r, lh_error *err)
     LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
                         &given, err));
     if (dispatcher != LH_DISPATCHER_ALL_TO_ALL && !r->job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_find(map, "dispatcher"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "dispatcher"), err, LH_EINPUT,
                             "%s has no experts", r->job->model->name);
     t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
@@ -289,17 +289,17 @@ static lh_status read_training(reader *r, lh_error *err)
     LHI_TRY(read_dropout(r, map, err));
     LHI_TRY(read_balance(r, map, err));
     t->zero = 1;
-    if (!(node = lhi_find(map, "zero")))
+    if (!(node = lhi_node_find(map, "zero")))
         return LH_OK;
     t->zero_given = true;
-    return lhi_get_u32(r->doc, node, 0, 3, &t->zero, err);
+    return lhi_node_get_u32(r->doc, node, 0, 3, &t->zero, err);
 }
 
 static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
                              uint32_t *out, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
-    return node ? lhi_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err)
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err)
                 : LH_OK;
 }
 
@@ -340,8 +340,8 @@ static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_layout *l = &r->job->layout;
     const lh_model *m = r->job->model;
-    const lhi_node *node = lhi_find(map, "expert");
-    const lhi_node *cut = lhi_find(map, "expert_tensor");
+    const lhi_node *node = lhi_node_find(map, "expert");
+    const lhi_node *cut = lhi_node_find(map, "expert_tensor");
     if (l->expert > 1 && m->experts % l->expert != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "the %u experts of %s cannot be shared by %u",
@@ -364,7 +364,7 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     const uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     const uint32_t layers = r->job->model->layers;
     uint64_t sum = 0;
-    LHI_TRY(lhi_want_list(r->doc, list, err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (chunks == 0 || list->n_items != chunks)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "must have an entry for each of pipeline x "
@@ -378,7 +378,7 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
          * embedding or the head. Without a pipeline, the chunks between them
          * serve only overlap, so they need layers. */
         bool at_end = node->index == 0 || node->index + 1 == list->n_items;
-        LHI_TRY(lhi_get_u32(r->doc, node, at_end || l->pipeline > 1 ? 0 : 1,
+        LHI_TRY(lhi_node_get_u32(r->doc, node, at_end || l->pipeline > 1 ? 0 : 1,
                             layers, &out[node->index], err));
         sum += out[node->index];
     }
@@ -406,7 +406,7 @@ static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "goes with layout.layers and a pipeline above 1; "
                             "give both, or leave it out");
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, l->n_chunk_layers - 1, &l->mtp_chunk,
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, l->n_chunk_layers - 1, &l->mtp_chunk,
                         err));
     for (uint32_t i = l->mtp_chunk + 1; i < l->n_chunk_layers; i++)
         if (l->chunk_layers[i])
@@ -453,7 +453,7 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
                             "micro_batch = %llu equal parts",
                             job->training.global_batch,
                             (unsigned long long)share);
-    node = lhi_find(map, "tensor");
+    node = lhi_node_find(map, "tensor");
     if (l->tensor && job->model->heads % l->tensor != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "the %u heads of %s cannot be shared by %u",
@@ -464,12 +464,12 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 static lh_status read_layout(reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
-    const lhi_node *map = lhi_find(r->map, "layout"), *node;
+    const lhi_node *map = lhi_node_find(r->map, "layout"), *node;
     uint32_t outermost, sharding, target;
     bool given;
     if (!map)
         return LH_OK;
-    LHI_TRY(lhi_known_keys(r->doc, map, lhi_layout_keys, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, lhi_layout_keys, err));
     LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
     LHI_TRY(read_degree(r, map, "context", &l->context, err));
     LHI_TRY(read_degree(r, map, "expert", &l->expert, err));
@@ -491,9 +491,9 @@ static lh_status read_layout(reader *r, lh_error *err)
                         err));
     if (given)
         r->job->target = (lh_target)(target + 1);
-    if ((node = lhi_find(map, "schedule"))) {
+    if ((node = lhi_node_find(map, "schedule"))) {
         r->job->schedule_line = node->line;
-        LHI_TRY(lhi_get_string(r->doc, node, &l->schedule, err));
+        LHI_TRY(lhi_node_get_string(r->doc, node, &l->schedule, err));
         if (r->job->training.offload_share > 0 &&
             strcmp(l->schedule, "elastic") == 0)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -503,12 +503,12 @@ static lh_status read_layout(reader *r, lh_error *err)
         if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
             return lhi_fail_nomem(err);
     }
-    if ((node = lhi_find(map, "sites")))
+    if ((node = lhi_node_find(map, "sites")))
         LHI_TRY(
             lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
-    if ((node = lhi_find(map, "layers")))
+    if ((node = lhi_node_find(map, "layers")))
         LHI_TRY(read_layers(r, node, err));
-    if ((node = lhi_find(map, "mtp_chunk")))
+    if ((node = lhi_node_find(map, "mtp_chunk")))
         LHI_TRY(read_mtp_chunk(r, node, err));
     return check_layout(r, map, err);
 }
@@ -518,14 +518,14 @@ static lh_status load_profile(reader *r, const lhi_node *node,
 {
     const char *name, *path;
     lhi_doc *doc;
-    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
     LHI_TRY(resolve(r, node, name, &path, err));
-    LHI_TRY(wrap_at(r, node, lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err),
+    LHI_TRY(add_context(r, node, lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err),
                     err));
     lh_status status =
         lhi_profile_from_node(doc, doc->root, r->mem, profile, err);
     lhi_doc_free(doc);
-    return wrap_at(r, node, status, err);
+    return add_context(r, node, status, err);
 }
 
 static bool is_site(const lh_job *job, const char *name)
@@ -592,7 +592,7 @@ static lh_status check_profile(reader *r, const lhi_node *node,
 
 /* Adopts the layers per chunk from the profile's chunk measurements, if the
  * layout has as many chunks and does not specify its layers. */
-static lh_status take_measured_layers(reader *r, lh_error *err)
+static lh_status use_measured_layers(reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
     const lh_profile *p = r->job->profile;
@@ -606,7 +606,7 @@ static lh_status take_measured_layers(reader *r, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < p->n_entries; i++) {
         const lh_profile_entry *e = &p->entries[i];
-        if (e->kind != LH_PROFILE_CHUNK || e->of != chunks || !e->layers ||
+        if (e->kind != LH_PROFILE_CHUNK || e->n_chunks != chunks || !e->layers ||
             layers[e->chunk])
             continue;
         layers[e->chunk] = e->layers;
@@ -622,7 +622,7 @@ static lh_status take_measured_layers(reader *r, lh_error *err)
 
 static lh_status read_profile(reader *r, lh_error *err)
 {
-    const lhi_node *node = lhi_find(r->map, "profile");
+    const lhi_node *node = lhi_node_find(r->map, "profile");
     if (!node)
         return LH_OK;
     lh_profile *profile = LHI_NEW(r->mem, lh_profile, 1);
@@ -634,7 +634,7 @@ static lh_status read_profile(reader *r, lh_error *err)
         LHI_TRY(load_profile(r, node, profile, err));
     LHI_TRY(check_profile(r, node, profile, err));
     r->job->profile = profile;
-    LHI_TRY(take_measured_layers(r, err));
+    LHI_TRY(use_measured_layers(r, err));
     return LH_OK;
 }
 
@@ -644,23 +644,23 @@ static lh_status read_all(reader *r, lh_error *err)
                                        "framework", "cluster", "layout",
                                        "profile",   NULL};
     const lhi_node *node;
-    LHI_TRY(lhi_known_keys(r->doc, r->map, keys, err));
-    LHI_TRY(lhi_want_format_of(r->doc, r->map, "job", 1, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, r->map, keys, err));
+    LHI_TRY(lhi_node_check_format(r->doc, r->map, "job", 1, err));
     LHI_TRY(read_model(r, err));
     LHI_TRY(read_training(r, err));
-    LHI_TRY(lhi_need(r->doc, r->map, "cluster", &node, err));
+    LHI_TRY(lhi_node_require(r->doc, r->map, "cluster", &node, err));
     LHI_TRY(lhi_cluster_from_node(r->doc, node, r->mem, r->job, err));
     LHI_TRY(read_layout(r, err));
-    if ((node = lhi_find(r->map, "framework")))
+    if ((node = lhi_node_find(r->map, "framework")))
         LHI_TRY(lhi_framework_from_node(r->doc, node, r->mem, r->job, err));
     else
-        lhi_framework_of_target(r->job);
+        lhi_framework_apply_target(r->job);
     return read_profile(r, err);
 }
 
 /* Returns the default for dropout: true for GPT-2 and GPT-3, and for other
  * models with layer norm, except Falcon. */
-bool lhi_model_drops(const lh_model *model)
+bool lhi_model_uses_dropout(const lh_model *model)
 {
     return model->norm == LH_NORM_LAYER && !model->parallel_block;
 }
@@ -668,9 +668,9 @@ bool lhi_model_drops(const lh_model *model)
 double lhi_job_dropout(const lh_job *job)
 {
     const lh_training *t = &job->training;
-    if (!lhi_job_drops(job))
+    if (!lhi_job_uses_dropout(job))
         return 0;
-    return t->dropout_share > 0 ? t->dropout_share : 0.1; /* GPT-2's */
+    return t->dropout_rate > 0 ? t->dropout_rate : 0.1; /* GPT-2's */
 }
 
 double lhi_job_balance_loss(const lh_job *job)
@@ -688,17 +688,17 @@ double lhi_job_balance_bias(const lh_job *job)
     return 0.001;
 }
 
-bool lhi_job_drops(const lh_job *job)
+bool lhi_job_uses_dropout(const lh_job *job)
 {
     return job->training.dropout_given ? job->training.dropout
-                                       : lhi_model_drops(job->model);
+                                       : lhi_model_uses_dropout(job->model);
 }
 
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                             const char *folder, lh_job **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    held_job *held = mem ? LHI_NEW(mem, held_job, 1) : NULL;
+    owned_job *held = mem ? LHI_NEW(mem, owned_job, 1) : NULL;
     lh_status status = LH_OK;
     if (!held || !(held->job.name = lhi_arena_strdup(mem, doc->file)))
         status = lhi_fail_nomem(err);
@@ -748,5 +748,5 @@ lh_status lh_job_read(const char *path, lh_job **out, lh_error *err)
 void lh_job_free(lh_job *job)
 {
     if (job)
-        lhi_arena_free(((held_job *)(void *)job)->mem);
+        lhi_arena_free(((owned_job *)(void *)job)->mem);
 }

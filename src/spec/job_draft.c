@@ -26,12 +26,12 @@ typedef struct draft {
     const lh_model *model;
     lh_model *loaded; /* from a config.json; NULL: a preset */
     lh_precision precision;
-    const lhi_draft_given *given; /* NULL: no part is given */
+    const lhi_draft_sections *given; /* NULL: no part is given */
 } draft;
 
 /* --- lines ---------------------------------------------------------------- */
 
-void lhi_draft_remark(lhi_text *text, size_t at, const char *words)
+void lhi_draft_add_comment(lhi_text *text, size_t at, const char *words)
 {
     size_t column = at + 1;
     lhi_text_puts(text, "#");
@@ -49,7 +49,7 @@ void lhi_draft_remark(lhi_text *text, size_t at, const char *words)
     lhi_text_puts(text, "\n");
 }
 
-void lhi_draft_line(lhi_text *text, const char *left, const char *remark)
+void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark)
 {
     size_t at = strlen(left) + 2 > REMARKS_AT ? strlen(left) + 2 : REMARKS_AT;
     if (!*remark) {
@@ -57,16 +57,16 @@ void lhi_draft_line(lhi_text *text, const char *left, const char *remark)
     } else if (at + 30 > WIDTH) {
         size_t indent = strspn(left, " ");
         lhi_text_printf(text, "%*s", (int)indent, "");
-        lhi_draft_remark(text, indent, remark);
+        lhi_draft_add_comment(text, indent, remark);
         lhi_text_printf(text, "%s\n", left);
     } else {
         lhi_text_printf(text, "%-*s", (int)at, left);
-        lhi_draft_remark(text, at, remark);
+        lhi_draft_add_comment(text, at, remark);
     }
 }
 
 /* Appends a comma-separated list after `before`. */
-static void join_words(lhi_text *out, const char *before,
+static void append_list(lhi_text *out, const char *before,
                        const char *const *words)
 {
     lhi_text_puts(out, before);
@@ -76,7 +76,7 @@ static void join_words(lhi_text *out, const char *before,
 
 static void add_line_of(lhi_text *text, const char *left, lhi_text *remark)
 {
-    lhi_draft_line(text, left, remark->data ? remark->data : "");
+    lhi_draft_add_line(text, left, remark->data ? remark->data : "");
     text->failed = text->failed || remark->failed;
     lhi_text_fini(remark);
 }
@@ -86,12 +86,12 @@ static void add_choice(lhi_text *text, const char *left, const char *remark,
                        const char *const *words, const char *after)
 {
     lhi_text all = {0};
-    join_words(&all, remark, words);
+    append_list(&all, remark, words);
     lhi_text_puts(&all, after);
     add_line_of(text, left, &all);
 }
 
-void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
+void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
                      ...)
 {
     char left[512];
@@ -99,19 +99,19 @@ void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
     va_start(list, format);
     vsnprintf(left, sizeof left, format, list);
     va_end(list);
-    lhi_draft_line(text, left, remark);
+    lhi_draft_add_line(text, left, remark);
 }
 
 /* Collects a table's keys, without those of nested tables. */
-typedef struct key_list {
-    const lhi_table *table, *setting;
+typedef struct key_collector {
+    const lhi_schema *table, *setting;
     lhi_text text;
     const char *const *but; /* keys to skip: already written */
-} key_list;
+} key_collector;
 
-static void list_key(const lhi_table *table, const lhi_field *row, void *list)
+static void list_key(const lhi_schema *table, const lhi_schema_field *row, void *list)
 {
-    key_list *all = list;
+    key_collector *all = list;
     if (!row->key || (table != all->table && table != all->setting))
         return;
     for (uint32_t i = 0; all->but[i]; i++)
@@ -120,11 +120,11 @@ static void list_key(const lhi_table *table, const lhi_field *row, void *list)
     lhi_text_printf(&all->text, "%s%s", all->text.len ? ", " : "", row->key);
 }
 
-static lhi_text keys_of(const lhi_table *table, const lhi_table *setting,
+static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
                         const char *const *but)
 {
-    key_list all = {table, setting, {0}, but};
-    lhi_fields_walk(table, list_key, &all);
+    key_collector all = {table, setting, {0}, but};
+    lhi_schema_walk(table, list_key, &all);
     return all.text;
 }
 
@@ -134,7 +134,7 @@ static lhi_text keys_of(const lhi_table *table, const lhi_table *setting,
 static void add_head(draft *d)
 {
     lhi_text *t = &d->text;
-    lhi_draft_remark(
+    lhi_draft_add_comment(
         t, 0,
         "A training job, which can be planned as it is: longhaul plan "
         "FILE. Change what is different. All keys and what they take: "
@@ -153,12 +153,12 @@ static void add_model(draft *d)
              "%.2f of which a token passes.",
              m->layers, (double)lh_model_params(m) / 1e9,
              (double)lh_model_active_params(m) / 1e9);
-    lhi_draft_remark(t, 0, size);
+    lhi_draft_add_comment(t, 0, size);
     if (d->loaded) {
         json_t *path = json_string(d->o.model);
         char *text = path ? json_dumps(path, JSON_ENCODE_ANY) : NULL;
         t->failed = t->failed || !text;
-        lhi_draft_value(t, "a config.json as Hugging Face has it", "model: %s",
+        lhi_draft_add_value(t, "a config.json as Hugging Face has it", "model: %s",
                         text ? text : "");
         free(text);
         json_decref(path);
@@ -175,17 +175,17 @@ static void add_training(draft *d)
     lhi_text *t = &d->text;
     const lh_draft_options *o = &d->o;
     lhi_text_puts(t, "\n");
-    lhi_draft_remark(t, 0, "How it is trained: docs/formats/job.md#training");
-    lhi_draft_line(t, "training:", "");
-    lhi_draft_value(t, "sequences of an iteration, all replicas together",
+    lhi_draft_add_comment(t, 0, "How it is trained: docs/formats/job.md#training");
+    lhi_draft_add_line(t, "training:", "");
+    lhi_draft_add_value(t, "sequences of an iteration, all replicas together",
                     "  global_batch: %u", o->global_batch);
-    lhi_draft_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
+    lhi_draft_add_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
     char left[64];
     snprintf(left, sizeof left, "  precision: %s",
              lh_precision_name(d->precision));
     add_choice(t, left, "what passes compute in: ", lhi_precision_names, "");
     add_choice(t, "  optimizer: adamw", "", lhi_optimizer_names, "");
-    lhi_draft_line(
+    lhi_draft_add_line(
         t, "  # zero: 1",
         "ZeRO stage, 0 to 3: what replicas share; left out, 1 to 3 are "
         "tried");
@@ -207,9 +207,9 @@ static void add_training(draft *d)
     }
     others[n] = NULL;
     lhi_text all = {0};
-    join_words(&all, "Further keys: ", others);
+    append_list(&all, "Further keys: ", others);
     lhi_text_puts(t, "  ");
-    lhi_draft_remark(t, 2, all.data ? all.data : "");
+    lhi_draft_add_comment(t, 2, all.data ? all.data : "");
     t->failed = t->failed || all.failed;
     lhi_text_fini(&all);
 }
@@ -218,15 +218,15 @@ static void add_framework(draft *d)
 {
     lhi_text *t = &d->text;
     static const char *const but[] = {"preset", NULL};
-    const lhi_field *preset = lhi_fields_find(&lhi_framework_table, "preset");
-    lhi_text keys = keys_of(&lhi_framework_table, NULL, but);
+    const lhi_schema_field *preset = lhi_schema_find_field(&lhi_framework_schema, "preset");
+    lhi_text keys = list_keys(&lhi_framework_schema, NULL, but);
     lhi_text_puts(t, "\n");
-    lhi_draft_remark(
+    lhi_draft_add_comment(
         t, 0,
         "The program that trains, whose habits times and memory follow "
         "(docs/formats/job.md#framework)");
     lhi_text all = {0};
-    join_words(&all, "", preset->names);
+    append_list(&all, "", preset->names);
     lhi_text_printf(&all, "; and %s", keys.data ? keys.data : "");
     all.failed = all.failed || keys.failed;
     lhi_text_fini(&keys);
@@ -235,9 +235,9 @@ static void add_framework(draft *d)
 
 /* Returns the usual server for a site's GPU, with the caller's GPUs per node if
  * given. */
-static lhi_server server_of(const lh_draft_site *site)
+static lhi_server find_server(const lh_draft_site *site)
 {
-    lhi_server server = lhi_gpu_server(lh_gpu_preset(site->gpu));
+    lhi_server server = lhi_gpu_find_server(lh_gpu_preset(site->gpu));
     if (site->gpus_per_node)
         server.gpus_per_node = site->gpus_per_node;
     return server;
@@ -249,32 +249,32 @@ static void add_machine(draft *d)
 {
     lhi_text *t = &d->text;
     const lh_draft_site *first = &d->o.sites[0];
-    const lhi_server m = server_of(first);
+    const lhi_server m = find_server(first);
     char left[96];
     snprintf(left, sizeof left, "  gpu: %s", lh_gpu_preset(first->gpu)->name);
     add_choice(t, left, "one of ", lh_gpu_presets(),
                "; or a map of tflops, memory_gib, memory_gbps");
-    lhi_draft_value(t, "GPUs of a node", "  gpus_per_node: %u",
+    lhi_draft_add_value(t, "GPUs of a node", "  gpus_per_node: %u",
                     m.gpus_per_node);
-    lhi_draft_value(
+    lhi_draft_add_value(
         t,
         "between GPUs of a node, for each GPU: 10^9 bits per second in "
         "each direction; microseconds, one way",
         "  node_link: " NETWORK, m.node_gbps, NODE_US);
-    lhi_draft_value(t,
+    lhi_draft_add_value(t,
                     "between the nodes of a datacenter, likewise for each GPU",
                     "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
     char reserve[64];
     snprintf(reserve, sizeof reserve, "  # memory_reserve: %d%%",
              LH_MEMORY_RESERVE_PERCENT);
-    lhi_draft_line(t, reserve,
+    lhi_draft_add_line(t, reserve,
                    "of a GPU's memory, which no plan may use: a share, or GiB");
-    lhi_draft_line(t, "  # usd_per_gpu_hour: 2.5",
+    lhi_draft_add_line(t, "  # usd_per_gpu_hour: 2.5",
                    "any one currency; a plan then says what training costs");
 }
 
 /* Returns a name that is valid in link names. */
-static const char *name_of_site(uint32_t i, char text[16])
+static const char *format_site_name(uint32_t i, char text[16])
 {
     static const char *const names[] = {"west", "east", "north", "south"};
     if (i < sizeof names / sizeof *names)
@@ -290,10 +290,10 @@ static void add_site(draft *d, uint32_t i)
     lhi_text *t = &d->text;
     const lh_draft_site *first = &d->o.sites[0], *site = &d->o.sites[i];
     const lh_gpu *gpu = lh_gpu_preset(site->gpu);
-    const lhi_server a = server_of(first), b = server_of(site);
+    const lhi_server a = find_server(first), b = find_server(site);
     const bool same = gpu == lh_gpu_preset(first->gpu);
     char own[16];
-    lhi_text_printf(t, "    - {name: %s, nodes: %u", name_of_site(i, own),
+    lhi_text_printf(t, "    - {name: %s, nodes: %u", format_site_name(i, own),
                     site->nodes);
     if (!same)
         lhi_text_printf(t, ", gpu: %s", gpu->name);
@@ -311,7 +311,7 @@ static void add_links(draft *d)
     static const char *const but[] = {"between", "from",       "to",
                                       "gbps",    "latency_ms", NULL};
     const double ms = (double)d->o.latency_ns / 1e6;
-    lhi_text keys = keys_of(&lhi_job_link_table, &lhi_link_setting_table, but);
+    lhi_text keys = list_keys(&lhi_job_link_schema, &lhi_link_setting_schema, but);
     lhi_text all = {0};
     lhi_text_printf(&all,
                     "one for each pair: milliseconds, one way; 10^9 bits per "
@@ -328,7 +328,7 @@ static void add_links(draft *d)
             lhi_text_printf(t,
                             "    - {between: [%s, %s], latency_ms: %.15g, "
                             "gbps: %.15g}\n",
-                            name_of_site(a, x), name_of_site(b, y), ms,
+                            format_site_name(a, x), format_site_name(b, y), ms,
                             d->o.gbps);
         }
 }
@@ -337,10 +337,10 @@ static void add_cluster(draft *d)
 {
     lhi_text *t = &d->text;
     lhi_text_puts(t, "\n");
-    lhi_draft_remark(t, 0, "The machines: docs/formats/job.md#cluster");
-    lhi_draft_line(t, "cluster:", "");
+    lhi_draft_add_comment(t, 0, "The machines: docs/formats/job.md#cluster");
+    lhi_draft_add_line(t, "cluster:", "");
     add_machine(d);
-    lhi_draft_line(
+    lhi_draft_add_line(
         t, "  datacenters:",
         "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
         "wins over those above");
@@ -354,7 +354,7 @@ static void add_layout(draft *d)
 {
     lhi_text *t = &d->text;
     lhi_text_puts(t, "\n");
-    lhi_draft_remark(
+    lhi_draft_add_comment(
         t, 0,
         "What of the layout is decided already; the rest is searched "
         "(docs/formats/job.md#layout)");
@@ -388,12 +388,12 @@ static lh_status find_model(draft *d, lh_error *err)
 /* Returns the smallest power of two of nodes whose memory holds the site's part
  * of four times the training state. The state per parameter is 16-bit weights
  * and gradients or larger, and 12 bytes for the optimizer. */
-static uint32_t enough_nodes(const draft *d, const lh_draft_site *site)
+static uint32_t count_required_nodes(const draft *d, const lh_draft_site *site)
 {
     const double bytes =
         4 * 18.0 * (double)lh_model_params(d->model) / d->o.n_sites;
     const double node = (double)lh_gpu_preset(site->gpu)->memory_bytes *
-                        server_of(site).gpus_per_node;
+                        find_server(site).gpus_per_node;
     uint32_t nodes = 1;
     while (nodes < LH_MAX_GPUS / 2 && nodes * node < bytes)
         nodes *= 2;
@@ -410,7 +410,7 @@ lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
         lhi_text known = {0};
         if (name && lh_gpu_preset(name))
             continue;
-        join_words(&known, "", lh_gpu_presets());
+        append_list(&known, "", lh_gpu_presets());
         if (!known.failed)
             lhi_fail(err, LH_EINPUT, "no GPU '%.60s'; known are %s",
                      name ? name : "", known.data);
@@ -421,14 +421,14 @@ lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
     return LH_OK;
 }
 
-static void choose_rest(draft *d, lh_draft_site *sites)
+static void choose_defaults(draft *d, lh_draft_site *sites)
 {
     lh_draft_options *o = &d->o;
     const uint32_t positions = d->model->positions;
     for (uint32_t i = 0; i < o->n_sites; i++) {
         if (!sites[i].nodes)
-            sites[i].nodes = enough_nodes(d, &sites[i]);
-        if (!lhi_gpu_preset_has(sites[i].gpu, d->precision))
+            sites[i].nodes = count_required_nodes(d, &sites[i]);
+        if (!lhi_gpu_preset_supports(sites[i].gpu, d->precision))
             d->precision = LH_PRECISION_FP16;
     }
     if (!o->sequence)
@@ -446,9 +446,9 @@ static void choose_rest(draft *d, lh_draft_site *sites)
 
 /* Writes the sections. A caller with its own sections supplies all except the
  * cluster, and optionally the cluster too. */
-static void add_parts(draft *d)
+static void add_sections(draft *d)
 {
-    const lhi_draft_given *g = d->given;
+    const lhi_draft_sections *g = d->given;
     if (g) {
         lhi_text_puts(&d->text, g->before);
     } else {
@@ -462,7 +462,7 @@ static void add_parts(draft *d)
     else
         add_cluster(d);
     if (g)
-        lhi_text_puts(&d->text, g->behind);
+        lhi_text_puts(&d->text, g->after);
     else
         add_layout(d);
 }
@@ -470,7 +470,7 @@ static void add_parts(draft *d)
 static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 {
     lh_job *job = NULL;
-    add_parts(d);
+    add_sections(d);
     if (d->text.failed)
         return lhi_fail_nomem(err);
     LHI_TRY(lh_job_parse(d->text.data, d->text.len,
@@ -481,13 +481,13 @@ static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 }
 
 static lh_status make_draft(const lh_draft_options *options,
-                            const lhi_draft_given *given, char **text,
+                            const lhi_draft_sections *given, char **text,
                             size_t *len, lh_error *err)
 {
     draft d = {.precision = LH_PRECISION_BF16, .given = given};
     const lh_draft_site usual = {.gpu = "h100-sxm"};
     lh_draft_site sites[LH_MAX_DATACENTERS];
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_draft_options, &d.o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_draft_options, &d.o, options, err));
     LHI_TRY(lhi_draft_check_sites(&d.o, err));
     if (d.o.n_sites == 0) {
         d.o.n_sites = 1;
@@ -501,7 +501,7 @@ static lh_status make_draft(const lh_draft_options *options,
     else
         status = find_model(&d, err);
     if (status == LH_OK) {
-        choose_rest(&d, sites);
+        choose_defaults(&d, sites);
         status = write_draft(&d, text, len, err);
     }
     lhi_text_fini(&d.text);
@@ -515,8 +515,8 @@ lh_status lh_job_draft(const lh_draft_options *options, char **text,
     return make_draft(options, NULL, text, len, err);
 }
 
-lh_status lhi_job_draft_given(const lh_draft_options *options,
-                              const lhi_draft_given *given, char **text,
+lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
+                              const lhi_draft_sections *given, char **text,
                               size_t *len, lh_error *err)
 {
     return make_draft(options, given, text, len, err);
@@ -524,10 +524,10 @@ lh_status lhi_job_draft_given(const lh_draft_options *options,
 
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site)
 {
-    return server_of(site).gpus_per_node;
+    return find_server(site).gpus_per_node;
 }
 
 const char *lhi_draft_site_name(uint32_t i, char text[16])
 {
-    return name_of_site(i, text);
+    return format_site_name(i, text);
 }

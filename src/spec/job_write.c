@@ -16,7 +16,7 @@ static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
 }
 
 /* Writes a count, unless it was not given. */
-static bool set_given(json_t *map, const char *key, uint32_t count)
+static bool set_count(json_t *map, const char *key, uint32_t count)
 {
     return count == 0 || lhi_json_set(map, key, json_integer(count));
 }
@@ -33,7 +33,7 @@ static json_t *recompute_to_json(const lh_training *t)
         if (t->recompute_modules >> i & 1)
             ok = json_array_append_new(
                      list, json_string(lh_module_name((lh_module)i))) == 0;
-    return lhi_json_done(list, ok);
+    return lhi_json_finish(list, ok);
 }
 
 static json_t *offload_to_json(const lh_training *t)
@@ -42,7 +42,7 @@ static json_t *offload_to_json(const lh_training *t)
     if (t->offload_bytes_per_s == 0)
         return lhi_json_number(t->offload_share);
     map = json_object();
-    return lhi_json_done(
+    return lhi_json_finish(
         map,
         map && lhi_json_set(map, "layers", lhi_json_number(t->offload_share)) &&
             set_number(map, "storage_gbps",
@@ -65,7 +65,7 @@ static json_t *training_to_json(const lh_training *t)
          lhi_json_set(map, "recompute", recompute_to_json(t))) &&
         (!t->dropout_given ||
          lhi_json_set(map, "dropout",
-                      t->dropout_share > 0 ? lhi_json_number(t->dropout_share)
+                      t->dropout_rate > 0 ? lhi_json_number(t->dropout_rate)
                                            : json_boolean(t->dropout))) &&
         (!t->balance_loss_given ||
          lhi_json_set(map, "balance_loss", lhi_json_number(t->balance_loss))) &&
@@ -81,7 +81,7 @@ static json_t *training_to_json(const lh_training *t)
         (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||
          lhi_json_set(map, "dispatcher",
                       json_string(lhi_dispatcher_names[t->dispatcher])));
-    return lhi_json_done(map, ok);
+    return lhi_json_finish(map, ok);
 }
 
 static bool same_number(double a, double b)
@@ -92,7 +92,7 @@ static bool same_number(double a, double b)
 /* Checks whether parsing the preset's name alone yields this GPU. */
 static bool is_preset(const lh_gpu *gpu, lh_precision precision)
 {
-    if (!gpu->preset || !lhi_gpu_preset_has(gpu->preset, precision))
+    if (!gpu->preset || !lhi_gpu_preset_supports(gpu->preset, precision))
         return false;
     const lh_gpu *preset = lh_gpu_preset(gpu->preset);
     return preset && same_number(gpu->tflops, preset->tflops) &&
@@ -118,7 +118,7 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
         set_number(map, "memory_gbps", gpu->memory_gbps) &&
         (same_number(gpu->efficiency, 0) ||
          set_number(map, "efficiency", gpu->efficiency));
-    return lhi_json_done(map, ok);
+    return lhi_json_finish(map, ok);
 }
 
 /* Writes the datacenter's reserve if it is not the default. */
@@ -143,7 +143,7 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
         set_time(value, "latency_us", network->latency_ns, 1e3) &&
         (same_number(network->oversubscription, 0) ||
          set_number(value, "oversubscription", network->oversubscription));
-    return lhi_json_set(map, key, lhi_json_done(value, ok));
+    return lhi_json_set(map, key, lhi_json_finish(value, ok));
 }
 
 static bool set_price(json_t *map, const char *key, double usd)
@@ -173,7 +173,7 @@ static json_t *zones_to_json(const lh_job *job, uint32_t i)
         bool ok = map &&
                   lhi_json_set(map, "name", json_string(zone->name + prefix)) &&
                   lhi_json_set(map, "nodes", json_integer(zone->nodes));
-        if (json_array_append_new(list, lhi_json_done(map, ok))) {
+        if (json_array_append_new(list, lhi_json_finish(map, ok))) {
             json_decref(list);
             return NULL;
         }
@@ -205,7 +205,7 @@ static json_t *site_to_json(const lh_job *job, uint32_t i)
         set_network(map, "node_link", &site->node_link) &&
         set_network(map, "fabric", &site->fabric) &&
         set_price(map, "usd_per_gpu_hour", site->usd_per_gpu_hour);
-    return lhi_json_done(map, ok);
+    return lhi_json_finish(map, ok);
 }
 
 static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
@@ -215,11 +215,11 @@ static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
     const lhi_job_link link = {
         a->zone_of ? a->zone_of : a->name, b->zone_of ? b->zone_of : b->name,
         job->wans[(size_t)from * job->n_datacenters + to]};
-    return lhi_fields_write(&lhi_job_link_table, &link, NULL);
+    return lhi_schema_write(&lhi_job_link_schema, &link, NULL);
 }
 
 /* Checks whether i is not a further zone of the preceding datacenter. */
-static bool begins_site(const lh_job *job, uint32_t i)
+static bool is_first_zone(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *dcs = job->datacenters;
     return i == 0 || !same_site(&dcs[i - 1], &dcs[i]);
@@ -228,7 +228,7 @@ static bool begins_site(const lh_job *job, uint32_t i)
 static bool add_sites(json_t *list, const lh_job *job)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (begins_site(job, i) &&
+        if (is_first_zone(job, i) &&
             json_array_append_new(list, site_to_json(job, i)))
             return false;
     return true;
@@ -238,7 +238,7 @@ static bool add_links(json_t *list, const lh_job *job)
 {
     for (uint32_t a = 0; a < job->n_datacenters; a++)
         for (uint32_t b = 0; b < job->n_datacenters; b++)
-            if (begins_site(job, a) && begins_site(job, b) && a != b &&
+            if (is_first_zone(job, a) && is_first_zone(job, b) && a != b &&
                 json_array_append_new(list, link_to_json(job, a, b)))
                 return false;
     return true;
@@ -254,7 +254,7 @@ static json_t *cluster_to_json(const lh_job *job)
               !json_object_set(map, "links", links);
     json_decref(sites);
     json_decref(links);
-    return lhi_json_done(map, ok);
+    return lhi_json_finish(map, ok);
 }
 
 static json_t *layers_to_json(const lh_layout *l)
@@ -263,7 +263,7 @@ static json_t *layers_to_json(const lh_layout *l)
     bool ok = list != NULL;
     for (uint32_t i = 0; ok && i < l->n_chunk_layers; i++)
         ok = !json_array_append_new(list, json_integer(l->chunk_layers[i]));
-    return lhi_json_done(list, ok);
+    return lhi_json_finish(list, ok);
 }
 
 static json_t *layout_to_json(const lh_job *job)
@@ -271,14 +271,14 @@ static json_t *layout_to_json(const lh_job *job)
     const lh_layout *l = &job->layout;
     json_t *map = json_object();
     bool ok =
-        map && set_given(map, "tensor", l->tensor) &&
-        set_given(map, "context", l->context) &&
-        set_given(map, "expert", l->expert) &&
-        set_given(map, "expert_tensor", l->expert_tensor) &&
-        set_given(map, "pipeline", l->pipeline) &&
-        set_given(map, "data", l->data) &&
-        set_given(map, "micro_batch", l->micro_batch) &&
-        set_given(map, "chunks_per_device", l->chunks_per_device) &&
+        map && set_count(map, "tensor", l->tensor) &&
+        set_count(map, "context", l->context) &&
+        set_count(map, "expert", l->expert) &&
+        set_count(map, "expert_tensor", l->expert_tensor) &&
+        set_count(map, "pipeline", l->pipeline) &&
+        set_count(map, "data", l->data) &&
+        set_count(map, "micro_batch", l->micro_batch) &&
+        set_count(map, "chunks_per_device", l->chunks_per_device) &&
         (l->outermost == LH_OUTERMOST_ANY ||
          lhi_json_set(map, "outermost",
                       json_string(lh_outermost_name(l->outermost)))) &&
@@ -293,8 +293,8 @@ static json_t *layout_to_json(const lh_job *job)
         (!l->sites ||
          lhi_json_set(map, "sites", lhi_sites_to_json(job, l->sites))) &&
         (!l->chunk_layers || lhi_json_set(map, "layers", layers_to_json(l))) &&
-        set_given(map, "mtp_chunk", l->mtp_chunk);
-    return lhi_json_done(map, ok);
+        set_count(map, "mtp_chunk", l->mtp_chunk);
+    return lhi_json_finish(map, ok);
 }
 
 static json_t *model_to_json(const lh_model *model)
@@ -312,17 +312,17 @@ json_t *lhi_job_to_json(const lh_job *job)
               lhi_json_set(map, "training", training_to_json(&job->training)) &&
               (!job->framework.given ||
                lhi_json_set(map, "framework",
-                            lhi_fields_write(&lhi_framework_table,
+                            lhi_schema_write(&lhi_framework_schema,
                                              &job->framework, NULL))) &&
               lhi_json_set(map, "cluster", cluster_to_json(job)) &&
               lhi_json_set(map, "layout", layout_to_json(job)) &&
               (!job->profile ||
                lhi_json_set(map, "profile", lhi_profile_to_json(job->profile)));
-    return lhi_json_done(map, ok);
+    return lhi_json_finish(map, ok);
 }
 
 lh_status lh_job_format(const lh_job *job, char **text, size_t *len,
                         lh_error *err)
 {
-    return lhi_json_text(lhi_job_to_json(job), text, len, err);
+    return lhi_json_format(lhi_job_to_json(job), text, len, err);
 }

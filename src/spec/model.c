@@ -48,7 +48,7 @@ uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
 /* Attention by Vaswani et al. (arXiv:1706.03762), with grouped-query attention
  * (Ainslie et al., arXiv:2305.13245): queries and output for `heads`, keys and
  * values for `kv_heads`. */
-static uint64_t plain_attention(const lh_model *m)
+static uint64_t count_attention_params(const lh_model *m)
 {
     uint64_t h = m->hidden;
     uint64_t q = (uint64_t)m->heads * m->head_dim;
@@ -68,7 +68,7 @@ static uint64_t plain_attention(const lh_model *m)
 /* Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434) equations 9-19:
  * down-projections to the latents (with the shared rotary key beside the latent
  * of keys and values), a norm on each latent, up-projections, output. */
-static uint64_t latent_attention(const lh_model *m)
+static uint64_t count_latent_attention_params(const lh_model *m)
 {
     uint64_t h = m->hidden, heads = m->heads;
     uint64_t qk = (uint64_t)m->qk_nope_head_dim + m->qk_rope_head_dim;
@@ -103,7 +103,7 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
 {
     lh_layer_params p = {0};
     uint64_t idle = 0; /* parameters of experts that one token does not use */
-    p.attention = m->kv_lora_rank ? latent_attention(m) : plain_attention(m);
+    p.attention = m->kv_lora_rank ? count_latent_attention_params(m) : count_attention_params(m);
     p.norms = (m->parallel_block ? 1 : 2) * norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
         uint64_t one = mlp_params(m, m->expert_ffn);
@@ -163,7 +163,7 @@ uint64_t lh_model_mtp_params(const lh_model *m)
     return one * m->mtp_layers;
 }
 
-static uint64_t outside_layers(const lh_model *m)
+static uint64_t count_params_outside_layers(const lh_model *m)
 {
     uint64_t n = lh_model_embedding_params(m) + lh_model_head_params(m);
     return m->tied_embeddings ? n - (uint64_t)m->hidden * m->vocab : n;
@@ -171,19 +171,19 @@ static uint64_t outside_layers(const lh_model *m)
 
 uint64_t lh_model_params(const lh_model *model)
 {
-    return outside_layers(model) +
+    return count_params_outside_layers(model) +
            lh_model_range_params(model, 0, model->layers).total;
 }
 
 uint64_t lh_model_active_params(const lh_model *model)
 {
-    return outside_layers(model) +
+    return count_params_outside_layers(model) +
            lh_model_range_params(model, 0, model->layers).active;
 }
 
 /* Returns an upper bound on the number of parameters, small enough that no sum
  * above overflows in bytes. */
-static double most_params(const lh_model *m)
+static double bound_params(const lh_model *m)
 {
     double h = m->hidden, heads = m->heads;
     double qk = (double)m->qk_nope_head_dim + m->qk_rope_head_dim;
@@ -266,7 +266,7 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
                           "leave experts and mtp_layers out",
                           err);
     LHI_TRY(check_experts(doc, at, m, err));
-    if (most_params(m) > 0x1p50)
+    if (bound_params(m) > 0x1p50)
         return fail_model(
             doc, at, "more parameters than can be counted here (2^50)", err);
     return LH_OK;

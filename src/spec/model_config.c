@@ -72,57 +72,57 @@ typedef struct reader {
 } reader;
 
 /* Marks a mandatory key. */
-#define NEEDED UINT32_MAX
+#define REQUIRED UINT32_MAX
 
 /* Reads the number `key`; uses `absent` if it is missing or null. */
 static lh_status read_number(const reader *r, const char *key, uint32_t most,
                              uint32_t absent, uint32_t *out, lh_error *err)
 {
-    const lhi_node *node = lhi_find(r->map, key);
-    if (node && !lhi_is_null(node))
-        return lhi_get_u32(r->doc, node, 0, most, out, err);
-    if (absent == NEEDED)
+    const lhi_node *node = lhi_node_find(r->map, key);
+    if (node && !lhi_node_is_null(node))
+        return lhi_node_get_u32(r->doc, node, 0, most, out, err);
+    if (absent == REQUIRED)
         return node ? lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                    "must be a whole number, not null")
-                    : lhi_need(r->doc, r->map, key, &node, err);
+                    : lhi_node_require(r->doc, r->map, key, &node, err);
     *out = absent;
     return LH_OK;
 }
 
 /* Reads a size: not 0, and optional only where the class provides a default. */
-static lh_status take_size(const reader *r, const char *key, uint32_t most,
+static lh_status read_size(const reader *r, const char *key, uint32_t most,
                            uint32_t class_has, uint32_t *out, lh_error *err)
 {
     bool nested = r->map != r->outer;
-    LHI_TRY(read_number(r, key, most, nested && class_has ? class_has : NEEDED,
+    LHI_TRY(read_number(r, key, most, nested && class_has ? class_has : REQUIRED,
                         out, err));
     if (*out == 0)
-        return lhi_doc_fail(r->doc, lhi_find(r->map, key), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EINPUT,
                             "must not be 0");
     return LH_OK;
 }
 
-static lh_status take_flag(const reader *r, const lhi_node *map,
+static lh_status read_flag(const reader *r, const lhi_node *map,
                            const char *key, bool *out, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
-    if (!node || lhi_is_null(node))
+    const lhi_node *node = lhi_node_find(map, key);
+    if (!node || lhi_node_is_null(node))
         return LH_OK;
-    return lhi_get_bool(r->doc, node, out, err);
+    return lhi_node_get_bool(r->doc, node, out, err);
 }
 
 static lh_status find_family(reader *r, lh_error *err)
 {
-    const lhi_node *text = lhi_find(r->outer, "text_config"), *node;
+    const lhi_node *text = lhi_node_find(r->outer, "text_config"), *node;
     const char *type;
     r->map = r->outer;
-    if (text && !lhi_is_null(text)) {
-        LHI_TRY(lhi_want_map(r->doc, text, err));
+    if (text && !lhi_node_is_null(text)) {
+        LHI_TRY(lhi_node_check_map(r->doc, text, err));
         r->map = text;
     }
-    if (!(node = lhi_find(r->map, "model_type")))
-        LHI_TRY(lhi_need(r->doc, r->outer, "model_type", &node, err));
-    LHI_TRY(lhi_get_string(r->doc, node, &type, err));
+    if (!(node = lhi_node_find(r->map, "model_type")))
+        LHI_TRY(lhi_node_require(r->doc, r->outer, "model_type", &node, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &type, err));
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         if (strcmp(families[i].type, type) == 0) {
             r->family = &families[i];
@@ -139,18 +139,18 @@ static lh_status find_family(reader *r, lh_error *err)
  * lh_model expressed as unspecified; two classes differ. */
 static lh_status read_rope_theta(reader *r, lh_error *err)
 {
-    const lhi_node *node = lhi_find(r->map, "rope_theta");
-    const lhi_node *more = lhi_find(r->map, "rope_parameters");
+    const lhi_node *node = lhi_node_find(r->map, "rope_theta");
+    const lhi_node *more = lhi_node_find(r->map, "rope_parameters");
     double theta;
     if (r->family->style == MIXTRAL)
         r->model.rope_theta = 1000000;
     else if (r->family->style == GPT_OSS)
         r->model.rope_theta = 150000;
     if (!node && more && more->kind == LHI_MAP)
-        node = lhi_find(more, "rope_theta");
-    if (!node || lhi_is_null(node))
+        node = lhi_node_find(more, "rope_theta");
+    if (!node || lhi_node_is_null(node))
         return LH_OK;
-    LHI_TRY(lhi_get_number(r->doc, node, 1, INT32_MAX, &theta, err));
+    LHI_TRY(lhi_node_get_number(r->doc, node, 1, INT32_MAX, &theta, err));
     if (theta != floor(theta))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must be a whole number, as no program takes "
@@ -165,21 +165,21 @@ static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
     const bool layer_norm = s == GPT2 || s == FALCON;
-    const lhi_node *node = lhi_find(
+    const lhi_node *node = lhi_node_find(
         r->map, layer_norm ? "layer_norm_epsilon" : "rms_norm_eps");
     double epsilon = layer_norm || s == MIXTRAL || s == GLM4_MOE || s == GPT_OSS
                          ? 1e-5
                          : 1e-6;
-    if (node && !lhi_is_null(node))
-        LHI_TRY(lhi_get_number(r->doc, node, LHI_LEAST_EPSILON,
-                               LHI_MOST_EPSILON, &epsilon, err));
+    if (node && !lhi_node_is_null(node))
+        LHI_TRY(lhi_node_get_number(r->doc, node, LHI_MIN_EPSILON,
+                               LHI_MAX_EPSILON, &epsilon, err));
     r->model.norm_epsilon = epsilon == 1e-5 ? 0 : epsilon;
     return LH_OK;
 }
 
 /* Reads keys that lh_model does not represent; all kinds of GeLU cost the same.
  */
-static lh_status read_uncomputed(reader *r, lh_error *err)
+static lh_status read_unmodelled(reader *r, lh_error *err)
 {
     const style s = r->family->style;
     const lhi_config_class class_has = {
@@ -188,9 +188,9 @@ static lh_status read_uncomputed(reader *r, lh_error *err)
                                     : "hidden_act",
         .function = s == GPT2 ? "gelu_new" : s == FALCON ? "gelu" : NULL,
         .rotary = s != GPT2,
-        .turned = s == GLM4_MOE ? 0.5 : 1};
-    return lhi_config_uncomputed(r->doc, r->map, &class_has, r->mem,
-                                 &r->model.uncomputed, err);
+        .rotary_fraction = s == GLM4_MOE ? 0.5 : 1};
+    return lhi_config_find_unmodelled(r->doc, r->map, &class_has, r->mem,
+                                 &r->model.unsupported_keys, err);
 }
 
 static lh_status read_sizes(reader *r, lh_error *err)
@@ -199,21 +199,21 @@ static lh_status read_sizes(reader *r, lh_error *err)
     lh_model *m = &r->model;
     bool nested = r->map != r->outer;
     LHI_TRY(
-        take_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
     LHI_TRY(
-        take_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
-    LHI_TRY(take_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
+        read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(read_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
                       &m->layers, err));
-    LHI_TRY(take_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
+    LHI_TRY(read_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
                       &m->heads, err));
     LHI_TRY(
-        take_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
+        read_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
     LHI_TRY(read_number(r, "num_key_value_heads", LHI_MAX_WIDTH,
                         nested ? f->kv_heads : m->heads, &m->kv_heads, err));
     LHI_TRY(read_rope_theta(r, err));
-    LHI_TRY(take_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
+    LHI_TRY(read_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
                       err));
-    return take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+    return read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
                      err);
 }
 
@@ -245,20 +245,20 @@ static lh_status read_biases(reader *r, lh_error *err)
         return LH_OK;
     case QWEN2_MOE:
         m->qkv_bias = true;
-        return take_flag(r, r->map, "qkv_bias", &m->qkv_bias, err);
+        return read_flag(r, r->map, "qkv_bias", &m->qkv_bias, err);
     case MISTRAL:
     case MIXTRAL:
         return LH_OK;
     case LLAMA:
-        LHI_TRY(take_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
+        LHI_TRY(read_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
         break;
     case QWEN3:
     case QWEN3_MOE:
         m->qk_norm = true;
         break;
     case GLM4_MOE: /* queries, keys and values only */
-        LHI_TRY(take_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
-        return take_flag(r, r->map, "attention_bias", &m->qkv_bias, err);
+        LHI_TRY(read_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
+        return read_flag(r, r->map, "attention_bias", &m->qkv_bias, err);
     case GPT_OSS: /* its experts and router always have biases */
         m->mlp_bias = m->router_bias = m->attention_sinks = true;
         bias = true;
@@ -268,7 +268,7 @@ static lh_status read_biases(reader *r, lh_error *err)
     case FALCON:
         break;
     }
-    LHI_TRY(take_flag(r, r->map, "attention_bias", &bias, err));
+    LHI_TRY(read_flag(r, r->map, "attention_bias", &bias, err));
     m->qkv_bias = m->output_bias = bias;
     return LH_OK;
 }
@@ -285,24 +285,24 @@ typedef struct routing {
  * them. */
 static bool is_greedy(const reader *r)
 {
-    const lhi_node *node = lhi_find(r->map, "topk_method");
+    const lhi_node *node = lhi_node_find(r->map, "topk_method");
     const char *method = "";
     lh_error err;
-    return node && !lhi_is_null(node) &&
-           lhi_get_string(r->doc, node, &method, &err) == LH_OK &&
+    return node && !lhi_node_is_null(node) &&
+           lhi_node_get_string(r->doc, node, &method, &err) == LH_OK &&
            strcmp(method, "greedy") == 0;
 }
 
 static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
 {
     lh_model *m = &r->model;
-    const lhi_node *node = lhi_find(r->map, "routed_scaling_factor");
+    const lhi_node *node = lhi_node_find(r->map, "routed_scaling_factor");
     bool normalized = absent->normalized;
-    LHI_TRY(take_flag(r, r->map, "norm_topk_prob", &normalized, err));
-    m->raw_shares = !normalized;
+    LHI_TRY(read_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->unnormalised_scores = !normalized;
     m->routed_scale = absent->scale;
-    if (node && !lhi_is_null(node))
-        LHI_TRY(lhi_get_number(r->doc, node, 1e-6, 1e6, &m->routed_scale, err));
+    if (node && !lhi_node_is_null(node))
+        LHI_TRY(lhi_node_get_number(r->doc, node, 1e-6, 1e6, &m->routed_scale, err));
     if (m->routed_scale == 1)
         m->routed_scale = 0;
     LHI_TRY(read_number(r, "n_group", LHI_MAX_WIDTH, absent->groups,
@@ -318,12 +318,12 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
  * second one. */
 static lh_status read_layer_types(reader *r, lh_error *err)
 {
-    const lhi_node *list = lhi_find(r->map, "layer_types"), *node;
+    const lhi_node *list = lhi_node_find(r->map, "layer_types"), *node;
     lh_model *m = &r->model;
     m->full_interval = 2;
-    if (!list || lhi_is_null(list))
+    if (!list || lhi_node_is_null(list))
         return LH_OK;
-    LHI_TRY(lhi_want_list(r->doc, list, err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (list->n_items != m->layers)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "there are %zu for %u layers",
@@ -331,7 +331,7 @@ static lh_status read_layer_types(reader *r, lh_error *err)
     m->full_interval = 0;
     for (node = list->first; node; node = node->next) {
         const char *type;
-        LHI_TRY(lhi_get_string(r->doc, node, &type, err));
+        LHI_TRY(lhi_node_get_string(r->doc, node, &type, err));
         const bool full = strcmp(type, "full_attention") == 0;
         if (!full && strcmp(type, "sliding_attention") != 0)
             return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
@@ -355,8 +355,8 @@ static lh_status read_window(reader *r, lh_error *err)
     switch (r->family->style) {
     case MISTRAL: {
         /* Here null differs from absent: it disables the window. */
-        const lhi_node *node = lhi_find(r->map, "sliding_window");
-        if (node && lhi_is_null(node))
+        const lhi_node *node = lhi_node_find(r->map, "sliding_window");
+        if (node && lhi_node_is_null(node))
             return LH_OK;
         return read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
                            &m->sliding_window, err);
@@ -367,7 +367,7 @@ static lh_status read_window(reader *r, lh_error *err)
     case QWEN2:
     case QWEN3:
     case QWEN2_MOE:
-        LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
+        LHI_TRY(read_flag(r, r->map, "use_sliding_window", &used, err));
         if (!used)
             return LH_OK;
         LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
@@ -375,7 +375,7 @@ static lh_status read_window(reader *r, lh_error *err)
         return read_number(r, "max_window_layers", LHI_MAX_LAYERS, 28,
                            &m->window_first_layer, err);
     case QWEN3_MOE: /* from the first layer, ignoring max_window_layers */
-        LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
+        LHI_TRY(read_flag(r, r->map, "use_sliding_window", &used, err));
         return used ? read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
                                   &m->sliding_window, err)
                     : LH_OK;
@@ -401,12 +401,12 @@ static lh_status read_mixtral(reader *r, lh_error *err)
     const bool gpt_oss = r->family->style == GPT_OSS;
     m->expert_ffn = m->ffn;
     m->ffn = 0;
-    LHI_TRY(take_size(r, "num_local_experts", LHI_MAX_WIDTH,
+    LHI_TRY(read_size(r, "num_local_experts", LHI_MAX_WIDTH,
                       !nested   ? 0
                       : gpt_oss ? 128
                                 : 8,
                       &m->experts, err));
-    return take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+    return read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
                      !nested   ? 0
                      : gpt_oss ? 4
                                : 2,
@@ -417,16 +417,16 @@ static lh_status read_mixtral(reader *r, lh_error *err)
  * would give them experts. */
 static lh_status read_dense_list(reader *r, lh_error *err)
 {
-    const lhi_node *list = lhi_find(r->map, "mlp_only_layers");
-    if (!list || lhi_is_null(list))
+    const lhi_node *list = lhi_node_find(r->map, "mlp_only_layers");
+    if (!list || lhi_node_is_null(list))
         return LH_OK;
-    LHI_TRY(lhi_want_list(r->doc, list, err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
     uint32_t *layers = LHI_NEW(r->mem, uint32_t, list->n_items), n = 0;
     if (!layers)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = list->first; node; node = node->next) {
         uint32_t layer, i = n;
-        LHI_TRY(lhi_get_u32(r->doc, node, 0, r->model.layers - 1, &layer, err));
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 0, r->model.layers - 1, &layer, err));
         while (i > 0 && layers[i - 1] > layer)
             i--;
         if (i > 0 && layers[i - 1] == layer)
@@ -444,26 +444,26 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
     bool two = r->family->style == QWEN2_MOE;
-    bool local = !lhi_find(r->map, "num_experts") &&
-                 lhi_find(r->map, "num_local_experts");
+    bool local = !lhi_node_find(r->map, "num_experts") &&
+                 lhi_node_find(r->map, "num_local_experts");
     uint32_t step;
-    LHI_TRY(take_size(r, local ? "num_local_experts" : "num_experts",
+    LHI_TRY(read_size(r, local ? "num_local_experts" : "num_experts",
                       LHI_MAX_WIDTH, two ? 60 : 128, &m->experts, err));
-    LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, two ? 4 : 8,
+    LHI_TRY(read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, two ? 4 : 8,
                       &m->experts_per_token, err));
-    LHI_TRY(take_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+    LHI_TRY(read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
                       two ? 1408 : 768, &m->expert_ffn, err));
     if (two)
-        LHI_TRY(take_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
+        LHI_TRY(read_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
                           5632, &m->shared_expert_ffn, err));
     m->shared_expert_gate = two;
     bool normalized = false;
-    LHI_TRY(take_flag(r, r->map, "norm_topk_prob", &normalized, err));
-    m->raw_shares = !normalized;
+    LHI_TRY(read_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->unnormalised_scores = !normalized;
     LHI_TRY(
         read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
     if (step == 0)
-        return lhi_doc_fail(r->doc, lhi_find(r->map, "decoder_sparse_step"),
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "decoder_sparse_step"),
                             err, LH_EINPUT, "must not be 0");
     m->moe_interval = step;
     m->moe_phase = step - 1;
@@ -496,15 +496,15 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
                         nested ? class_has->experts : 0, &m->experts, err));
     if (m->experts == 0)
         return LH_OK;
-    LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+    LHI_TRY(read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
                       class_has->chosen, &m->experts_per_token, err));
-    LHI_TRY(take_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+    LHI_TRY(read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
                       class_has->width, &m->expert_ffn, err));
     LHI_TRY(read_number(r, "n_shared_experts", LHI_MAX_WIDTH,
                         nested ? class_has->shared : 0, &shared, err));
     width = (uint64_t)shared * m->expert_ffn;
     if (width > LHI_MAX_VOCAB)
-        return lhi_doc_fail(r->doc, lhi_find(r->map, "n_shared_experts"), err,
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "n_shared_experts"), err,
                             LH_EINPUT, "too many for their width");
     m->shared_expert_ffn = (uint32_t)width;
     LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
@@ -514,7 +514,7 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
     LHI_TRY(read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
                         &m->moe_interval, err));
     if (m->moe_interval == 0)
-        return lhi_doc_fail(r->doc, lhi_find(r->map, "moe_layer_freq"), err,
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "moe_layer_freq"), err,
                             LH_EINPUT, "must not be 0");
     return LH_OK;
 }
@@ -522,20 +522,20 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
 static lh_status read_deepseek(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
-    const lhi_node *q = lhi_find(r->map, "q_lora_rank");
+    const lhi_node *q = lhi_node_find(r->map, "q_lora_rank");
     m->kv_heads = m->heads;
     /* null means uncompressed queries; absent means the class's default. */
-    if (!q || !lhi_is_null(q))
-        LHI_TRY(take_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
+    if (!q || !lhi_node_is_null(q))
+        LHI_TRY(read_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
                           &m->q_lora_rank, err));
-    LHI_TRY(take_size(r, "kv_lora_rank", LHI_MAX_WIDTH, 512, &m->kv_lora_rank,
+    LHI_TRY(read_size(r, "kv_lora_rank", LHI_MAX_WIDTH, 512, &m->kv_lora_rank,
                       err));
-    LHI_TRY(take_size(r, "qk_nope_head_dim", LHI_MAX_WIDTH, 128,
+    LHI_TRY(read_size(r, "qk_nope_head_dim", LHI_MAX_WIDTH, 128,
                       &m->qk_nope_head_dim, err));
-    LHI_TRY(take_size(r, "qk_rope_head_dim", LHI_MAX_WIDTH, 64,
+    LHI_TRY(read_size(r, "qk_rope_head_dim", LHI_MAX_WIDTH, 64,
                       &m->qk_rope_head_dim, err));
     LHI_TRY(
-        take_size(r, "v_head_dim", LHI_MAX_WIDTH, 128, &m->v_head_dim, err));
+        read_size(r, "v_head_dim", LHI_MAX_WIDTH, 128, &m->v_head_dim, err));
     m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
     LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
                         &m->mtp_layers, err));
@@ -544,12 +544,12 @@ static lh_status read_deepseek(reader *r, lh_error *err)
 }
 
 /* Checks that the activation function, if given, is a GeLU. */
-static lh_status need_gelu(const reader *r, const char *key, lh_error *err)
+static lh_status require_gelu(const reader *r, const char *key, lh_error *err)
 {
-    const lhi_node *node = lhi_find(r->map, key);
+    const lhi_node *node = lhi_node_find(r->map, key);
     const char *function = "gelu";
     if (node)
-        LHI_TRY(lhi_get_string(r->doc, node, &function, err));
+        LHI_TRY(lhi_node_get_string(r->doc, node, &function, err));
     if (strncmp(function, "gelu", 4) != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
                             "'%.60s' is no kind of gelu", function);
@@ -562,23 +562,23 @@ static lh_status read_gpt2(reader *r, lh_error *err)
 {
     const family *f = r->family;
     lh_model *m = &r->model;
-    LHI_TRY(need_gelu(r, "activation_function", err));
+    LHI_TRY(require_gelu(r, "activation_function", err));
     m->norm = LH_NORM_LAYER;
     m->gated = false;
     m->qkv_bias = m->output_bias = m->mlp_bias = true;
     m->tied_embeddings = true;
     LHI_TRY(
-        take_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
     LHI_TRY(
-        take_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+        read_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
     LHI_TRY(
-        take_size(r, "n_layer", LHI_MAX_LAYERS, f->layers, &m->layers, err));
-    LHI_TRY(take_size(r, "n_head", LHI_MAX_WIDTH, f->heads, &m->heads, err));
-    LHI_TRY(take_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions,
+        read_size(r, "n_layer", LHI_MAX_LAYERS, f->layers, &m->layers, err));
+    LHI_TRY(read_size(r, "n_head", LHI_MAX_WIDTH, f->heads, &m->heads, err));
+    LHI_TRY(read_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions,
                       err));
     LHI_TRY(read_number(r, "n_inner", LHI_MAX_VOCAB, 4 * m->hidden, &m->ffn,
                         err));
-    LHI_TRY(take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+    LHI_TRY(read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
                       err));
     m->kv_heads = m->heads;
     m->head_dim = m->hidden / m->heads;
@@ -590,14 +590,14 @@ static lh_status read_gpt2(reader *r, lh_error *err)
 }
 
 /* Reads a flag that must equal `must`, which is also its default. */
-static lh_status need_flag(const reader *r, const char *key, bool must,
+static lh_status require_flag(const reader *r, const char *key, bool must,
                            const char *why, lh_error *err)
 {
     bool value = must;
-    LHI_TRY(take_flag(r, r->map, key, &value, err));
+    LHI_TRY(read_flag(r, r->map, key, &value, err));
     if (value == must)
         return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_find(r->map, key), err, LH_EUNSUPPORTED,
+    return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EUNSUPPORTED,
                         "%s", why);
 }
 
@@ -608,29 +608,29 @@ static lh_status read_falcon(reader *r, lh_error *err)
     const family *f = r->family;
     lh_model *m = &r->model;
     bool bias = false, shared = true;
-    LHI_TRY(need_flag(r, "new_decoder_architecture", false,
+    LHI_TRY(require_flag(r, "new_decoder_architecture", false,
                       "is not known: only layers of one norm, as Falcon 7B's",
                       err));
-    LHI_TRY(need_flag(r, "alibi", false,
+    LHI_TRY(require_flag(r, "alibi", false,
                       "is not known: only rotary positions", err));
-    LHI_TRY(need_gelu(r, "activation", err));
+    LHI_TRY(require_gelu(r, "activation", err));
     m->norm = LH_NORM_LAYER;
     m->gated = false;
     m->parallel_block = m->tied_embeddings = true;
     LHI_TRY(
-        take_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
     LHI_TRY(
-        take_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
-    LHI_TRY(take_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
+        read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(read_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
                       &m->layers, err));
-    LHI_TRY(take_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
+    LHI_TRY(read_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
                       &m->heads, err));
     LHI_TRY(read_number(r, "ffn_hidden_size", LHI_MAX_VOCAB, 4 * m->hidden,
                         &m->ffn, err));
-    LHI_TRY(take_flag(r, r->map, "multi_query", &shared, err));
-    LHI_TRY(take_flag(r, r->map, "parallel_attn", &m->parallel_block, err));
-    LHI_TRY(take_flag(r, r->map, "bias", &bias, err));
-    LHI_TRY(take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+    LHI_TRY(read_flag(r, r->map, "multi_query", &shared, err));
+    LHI_TRY(read_flag(r, r->map, "parallel_attn", &m->parallel_block, err));
+    LHI_TRY(read_flag(r, r->map, "bias", &bias, err));
+    LHI_TRY(read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
                       err));
     LHI_TRY(read_rope_theta(r, err));
     m->qkv_bias = m->output_bias = m->mlp_bias = bias;
@@ -677,7 +677,7 @@ static lh_status read_all(reader *r, lh_error *err)
 
 /* Derives the model's name from the path: "models/Qwen2.5-32B/config.json"
  * yields Qwen2.5-32B, and "mine.json" yields mine. */
-static char *name_of(lhi_arena *mem, const char *file)
+static char *derive_name(lhi_arena *mem, const char *file)
 {
     size_t end = strlen(file), start;
     const char *slash = strrchr(file, '/');
@@ -691,7 +691,7 @@ static char *name_of(lhi_arena *mem, const char *file)
     char *name = end > start ? lhi_arena_strndup(mem, file + start, end - start)
                              : lhi_arena_strdup(mem, "custom");
     if (name)
-        lhi_make_plain(name);
+        lhi_replace_non_ascii(name);
     return name;
 }
 
@@ -702,9 +702,9 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
     r.model = (lh_model){.gated = true, .moe_interval = 1};
     LHI_TRY(read_all(&r, err));
     LHI_TRY(read_epsilon(&r, err));
-    LHI_TRY(read_uncomputed(&r, err));
+    LHI_TRY(read_unmodelled(&r, err));
     LHI_TRY(lhi_model_check(doc, r.map, &r.model, err));
-    if (!(r.model.name = name_of(mem, doc->file)))
+    if (!(r.model.name = derive_name(mem, doc->file)))
         return lhi_fail_nomem(err);
     *out = r.model;
     return LH_OK;

@@ -210,7 +210,7 @@ const char *const *lh_model_presets(void)
 
 const lh_model *lh_model_preset(const char *name)
 {
-    name = lhi_alias_of(aliases, name);
+    name = lhi_resolve_alias(aliases, name);
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
         if (strcmp(presets[i].name, name) == 0)
             return &presets[i];

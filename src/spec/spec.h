@@ -35,7 +35,7 @@ enum {
     LHI_MAX_VOCAB = 1 << 26, /* also MLP width and sequence length */
     LHI_MAX_DEGREE = 1 << 20,
     LHI_MAX_ENTRIES = 4096, /* per profile */
-    LHI_MAX_PARTS = 128,    /* pipeline segments per layout */
+    LHI_MAX_PIPELINE_SEGMENTS = 128,    /* pipeline segments per layout */
 };
 
 #define LHI_MAX_PRICE 1e9
@@ -48,27 +48,27 @@ typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
 /* Parses a value of `size` bytes from a text, called `name` in messages.
  * Release *out with lhi_value_free(). */
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
-                          lhi_input kind, size_t size, lhi_fill_fn *fill,
+                          lhi_input_kind kind, size_t size, lhi_fill_fn *fill,
                           void **out, lh_error *err);
 /* Reads a value from a file. */
-lh_status lhi_value_read(const char *path, lhi_input kind, size_t size,
+lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
                          lhi_fill_fn *fill, void **out, lh_error *err);
 void lhi_value_free(void *value); /* accepts NULL */
 
 /* --- models --- */
 
 /* The keys of a model's map in a job file. */
-extern const lhi_table lhi_model_table;
+extern const lhi_schema lhi_model_schema;
 /* Reads a model from such a map; allocates its data in `mem`. */
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err);
 /* Replaces everything except printable ASCII by '?': names are written to JSON,
  * and a path need not be valid UTF-8. */
-void lhi_make_plain(char *text);
+void lhi_replace_non_ascii(char *text);
 
 /* Range of the norms' epsilon, added to the mean square. */
-#define LHI_LEAST_EPSILON 1e-20
-#define LHI_MOST_EPSILON 1.0
+#define LHI_MIN_EPSILON 1e-20
+#define LHI_MAX_EPSILON 1.0
 
 /* The defaults of a config.json class for keys that lh_model does not
  * represent. */
@@ -76,12 +76,12 @@ typedef struct lhi_config_class {
     const char *activation;  /* its key */
     const char *function;    /* its value; NULL: SiLU */
     bool rotary;             /* uses rotary positions */
-    double turned;           /* rotated fraction of a head */
+    double rotary_fraction;           /* rotated fraction of a head */
 } lhi_config_class;
 
 /* Sets *out to a text with the file and those keys of `map` for which the model
  * differs from lh_model, allocated in `mem`; NULL: there are none. */
-lh_status lhi_config_uncomputed(const lhi_doc *doc, const lhi_node *map,
+lh_status lhi_config_find_unmodelled(const lhi_doc *doc, const lhi_node *map,
                                 const lhi_config_class *class_has,
                                 lhi_arena *mem, const char **out,
                                 lh_error *err);
@@ -100,12 +100,12 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
 
 /* An alias for a preset; lists end with NULL. */
 typedef struct lhi_alias {
-    const char *name, *stands_for;
+    const char *name, *preset;
 } lhi_alias;
 
 /* Returns the preset that `name` stands for; `name` itself if it is no alias.
  */
-const char *lhi_alias_of(const lhi_alias *list, const char *name);
+const char *lhi_resolve_alias(const lhi_alias *list, const char *name);
 
 /* The typical server for a GPU preset: GPUs per node, and the networks' rates
  * per GPU, in 10^9 bits per second and direction. */
@@ -114,10 +114,10 @@ typedef struct lhi_server {
     double node_gbps, fabric_gbps;
 } lhi_server;
 /* Returns the preset's server. */
-lhi_server lhi_gpu_server(const lh_gpu *preset);
+lhi_server lhi_gpu_find_server(const lh_gpu *preset);
 
 /* Checks whether the preset's peak rate applies to this precision. */
-bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
+bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
 /* Returns the sustained fraction of the peak for large products, relative to
  * A100's, for which the cost model's matmul_efficiency is fitted. Later GPUs
  * cannot sustain their highest clock while all matrix units are busy. Returns 1
@@ -130,14 +130,14 @@ double lhi_gpu_fp8_sustained(const lh_gpu *gpu);
  */
 bool lhi_gpu_slows_experts(const lh_gpu *gpu);
 /* Returns an upper bound on the rate of any product in the job. */
-double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
+double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
 /* Returns the bandwidth from a GPU to its host, one way: half of the
  * bidirectional rate in NVIDIA's datasheets, times the 4/5 that long copies
  * reach. Assumes PCIe 4.0 without a preset. */
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
 /* Returns how many of a chunk's layers, counted from its first, offload their
  * activations to host storage. */
-uint32_t lhi_offload_layers(const lh_job *job, uint32_t n_layers);
+uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers);
 /* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision
  * must be known. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
@@ -164,48 +164,48 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
 /* Fills the job's datacenters, n_datacenters and wans by splitting the listed
  * datacenters into zones. Input links: wans[from * n + to]. Messages refer to
  * `at`. */
-lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
+lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
                            const lhi_listed_site *listed, uint32_t n,
                            const lh_wan *wans, lhi_arena *mem, lh_job *job,
                            lh_error *err);
 
 /* The keys of the settings at a link's ends. */
-extern const lhi_table lhi_link_setting_table;
+extern const lhi_schema lhi_link_setting_schema;
 /* A link from one datacenter to another, as in a job file. */
 typedef struct lhi_job_link {
     const char *from, *to;
     lh_wan wan;
 } lhi_job_link;
 /* The keys of a link. Its context is a double, the default price per GB. */
-extern const lhi_table lhi_job_link_table;
+extern const lhi_schema lhi_job_link_schema;
 
 /* Applies the default behaviour of the target program, unless the job specifies
  * a framework. */
-void lhi_framework_of_target(lh_job *job);
+void lhi_framework_apply_target(lh_job *job);
 
 /* Returns the parameters on a GPU with these layers: tensor parallelism divides
  * everything except experts, which their own group divides. */
-double lhi_layout_params(const lh_model *model, const lh_layout *layout,
+double lhi_layout_count_params(const lh_model *model, const lh_layout *layout,
                          uint32_t first, uint32_t n_layers);
 /* Returns the parameters on a GPU with the whole model, including multi-token
  * prediction. */
-double lhi_layout_all_params(const lh_model *model, const lh_layout *layout);
+double lhi_layout_count_all_params(const lh_model *model, const lh_layout *layout);
 
 /* Returns Megatron-LM's padded vocabulary size. Each tensor-parallel GPU's part
  * is a multiple of *multiple: the largest one useful for matrix products, up to
  * Megatron's default of 128, that adds no padding. Multiples below 8 would slow
  * the head. */
-uint32_t lhi_megatron_words(uint32_t vocab, uint32_t tensor,
+uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
                             uint32_t *multiple);
 
 /* Returns the vocabulary size with `tensor`-way tensor parallelism:
  * Megatron-LM's padded size if the job targets it. */
-uint32_t lhi_job_words(const lh_job *job, uint32_t tensor);
+uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor);
 
 /* Checks whether the layers use dropout and retain its masks. */
-bool lhi_job_drops(const lh_job *job);
+bool lhi_job_uses_dropout(const lh_job *job);
 /* Returns the default if the job does not specify it. */
-bool lhi_model_drops(const lh_model *model);
+bool lhi_model_uses_dropout(const lh_model *model);
 /* Returns the dropout rate; 0: none. */
 double lhi_job_dropout(const lh_job *job);
 /* Returns the coefficient of the experts' balance loss, see lh_training; 0
@@ -216,15 +216,15 @@ double lhi_job_balance_loss(const lh_job *job);
 double lhi_job_balance_bias(const lh_job *job);
 /* The keys of `framework`, for a job whose model, training and layout are
  * already read. */
-extern const lhi_table lhi_framework_table;
+extern const lhi_schema lhi_framework_schema;
 /* Reads `framework`. */
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
                                   lhi_arena *mem, lh_job *job, lh_error *err);
 
 /* --- profiles --- */
 
-extern const lhi_table lhi_events_table; /* for lh_events */
-extern const lhi_table lhi_profile_table;
+extern const lhi_schema lhi_events_schema; /* for lh_events */
+extern const lhi_schema lhi_profile_schema;
 /* Reads a profile from a map. */
 lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_profile *out, lh_error *err);
@@ -252,17 +252,17 @@ json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 /* --- drafts --- */
 
 /* Sections of a job template supplied by another file. */
-typedef struct lhi_draft_given {
+typedef struct lhi_draft_sections {
     const char *name;      /* the job's name in messages */
     const lh_model *model; /* the model in `before`, to size the sites */
     const char *before;    /* the text before the cluster */
     const char *cluster;   /* its section; NULL: from the options' sites */
-    const char *behind;    /* the text after the cluster */
-} lhi_draft_given;
+    const char *after;    /* the text after the cluster */
+} lhi_draft_sections;
 
 /* Writes a template like lh_job_draft(), with the given sections. */
-lh_status lhi_job_draft_given(const lh_draft_options *options,
-                              const lhi_draft_given *given, char **text,
+lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
+                              const lhi_draft_sections *given, char **text,
                               size_t *len, lh_error *err);
 /* Checks the sites. LH_EINPUT: too many, or an unknown GPU. */
 lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
@@ -271,14 +271,14 @@ uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
 /* Returns the i-th default site name, stored in `text` if necessary. */
 const char *lhi_draft_site_name(uint32_t i, char text[16]);
 /* Adds the line `left`, "key: value", with a comment. */
-void lhi_draft_line(lhi_text *text, const char *left, const char *remark);
+void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark);
 LHI_PRINTF(3, 4)
 /* Adds a formatted "key: value" line with a comment. */
-void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
+void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
                      ...);
 /* Adds `words` after "# ", starting at column `at`, with continuation lines
  * aligned below. */
-void lhi_draft_remark(lhi_text *text, size_t at, const char *words);
+void lhi_draft_add_comment(lhi_text *text, size_t at, const char *words);
 
 /* The keys of `training` and `layout`; NULL-terminated. */
 extern const char *const lhi_training_keys[];
@@ -299,6 +299,6 @@ extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
 /* Checks whether an entry's GPU and model equal those in `like`, wherever both
  * specify them. */
-bool lhi_profile_suits(const lh_profile_entry *e, const lh_profile_entry *like);
+bool lhi_profile_entry_matches(const lh_profile_entry *e, const lh_profile_entry *like);
 
 #endif

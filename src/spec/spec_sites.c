@@ -18,7 +18,7 @@ static lh_status find_datacenter(const reader *r, const lhi_node *node,
                                  uint32_t *out, lh_error *err)
 {
     const char *name;
-    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
     for (uint32_t i = 0; i < r->job->n_datacenters; i++)
         if (strcmp(r->job->datacenters[i].name, name) == 0) {
             *out = i;
@@ -31,11 +31,11 @@ static lh_status find_datacenter(const reader *r, const lhi_node *node,
 static lh_status read_count(const reader *r, const lhi_node *map,
                             const char *key, uint32_t *out, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
+    const lhi_node *node = lhi_node_find(map, key);
     if (!node && !r->complete)
         return LH_OK;
-    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
-    return lhi_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err);
+    LHI_TRY(lhi_node_require(r->doc, map, key, &node, err));
+    return lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err);
 }
 
 /* Reads a datacenter's name, or a map with the name and the number of stages.
@@ -46,8 +46,8 @@ static lh_status read_part(const reader *r, const lhi_node *node,
     static const char *const keys[] = {"datacenter", "stages", NULL};
     const lhi_node *name = node;
     if (node->kind == LHI_MAP || r->complete) {
-        LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
-        LHI_TRY(lhi_need(r->doc, node, "datacenter", &name, err));
+        LHI_TRY(lhi_node_check_keys(r->doc, node, keys, err));
+        LHI_TRY(lhi_node_require(r->doc, node, "datacenter", &name, err));
         LHI_TRY(read_count(r, node, "stages", &out->stages, err));
     }
     return find_datacenter(r, name, &out->datacenter, err);
@@ -58,17 +58,17 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
 {
     static const char *const keys[] = {"replicas", "pipeline", NULL};
     const lhi_node *list;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, err));
     LHI_TRY(read_count(r, map, "replicas", &out->replicas, err));
-    LHI_TRY(lhi_need(r->doc, map, "pipeline", &list, err));
-    LHI_TRY(lhi_want_list(r->doc, list, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "pipeline", &list, err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (!list->n_items)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "must name a datacenter at least");
-    if (list->n_items > LHI_MAX_PARTS - r->n_parts)
+    if (list->n_items > LHI_MAX_PIPELINE_SEGMENTS - r->n_parts)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "more than %d datacenters in all groups together",
-                            LHI_MAX_PARTS);
+                            LHI_MAX_PIPELINE_SEGMENTS);
     r->n_parts += list->n_items;
     lh_site_stages *parts = LHI_NEW(r->mem, lh_site_stages, list->n_items);
     if (!parts)
@@ -93,7 +93,7 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
 /* Checks that `sum`, plus at least 1 for each of `open` missing numbers, fits
  * the total `all`, which is 0 if unspecified. Derives `all` if nothing is
  * missing. */
-static lh_status add_up(const reader *r, const lhi_node *node, const char *what,
+static lh_status check_total(const reader *r, const lhi_node *node, const char *what,
                         uint64_t sum, uint32_t open, const char *key,
                         uint32_t *all, lh_error *err)
 {
@@ -120,7 +120,7 @@ static lh_status check_stages(reader *r, const lhi_node *list,
             sum += group->parts[i].stages;
             open += !group->parts[i].stages;
         }
-        LHI_TRY(add_up(r, lhi_find(map, "pipeline"), "stages", sum, open,
+        LHI_TRY(check_total(r, lhi_node_find(map, "pipeline"), "stages", sum, open,
                        "pipeline", &r->layout->pipeline, err));
     }
     return LH_OK;
@@ -135,11 +135,11 @@ static lh_status check_replicas(reader *r, const lhi_node *list,
         sum += sites->groups[g].replicas;
         open += !sites->groups[g].replicas;
     }
-    return add_up(r, list, "replicas", sum, open, "data", &r->layout->data,
+    return check_total(r, list, "replicas", sum, open, "data", &r->layout->data,
                   err);
 }
 
-static bool is_open(const lh_sites *sites)
+static bool has_missing_counts(const lh_sites *sites)
 {
     for (uint32_t g = 0; g < sites->n_groups; g++) {
         const lh_site_group *group = &sites->groups[g];
@@ -154,14 +154,14 @@ static bool is_open(const lh_sites *sites)
 
 /* Rejects missing numbers where groups share a datacenter: the search does not
  * divide it between groups. */
-static lh_status check_shared(const reader *r, const lhi_node *list,
+static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
                               const lh_sites *sites, lh_error *err)
 {
     bool used[LH_MAX_DATACENTERS] = {false};
     for (uint32_t g = 0; g < sites->n_groups; g++)
         for (uint32_t i = 0; i < sites->groups[g].n_parts; i++) {
             uint32_t dc = sites->groups[g].parts[i].datacenter;
-            if (used[dc] && is_open(sites))
+            if (used[dc] && has_missing_counts(sites))
                 return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                                     "datacenter '%s' is in two groups; then "
                                     "give all 'replicas' and 'stages'",
@@ -215,7 +215,7 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                 .mem = mem,
                 .complete = complete,
                 .layout = layout};
-    LHI_TRY(lhi_want_list(doc, list, err));
+    LHI_TRY(lhi_node_check_list(doc, list, err));
     if (!list->n_items)
         return lhi_doc_fail(doc, list, err, LH_EINPUT,
                             "must hold a group at least");
@@ -228,7 +228,7 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
     *sites = (lh_sites){list->n_items, groups};
     LHI_TRY(check_stages(&r, list, sites, err));
     LHI_TRY(check_replicas(&r, list, sites, err));
-    LHI_TRY(check_shared(&r, list, sites, err));
+    LHI_TRY(check_shared_datacenters(&r, list, sites, err));
     LHI_TRY(check_outermost(&r, list, sites, err));
     layout->sites = sites;
     return LH_OK;
@@ -256,7 +256,7 @@ static json_t *group_to_json(const lh_job *job, const lh_site_group *group)
              0;
     ok = ok && json_object_set(map, "pipeline", list) == 0;
     json_decref(list);
-    return lhi_json_done(map, ok);
+    return lhi_json_finish(map, ok);
 }
 
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites)

@@ -29,7 +29,7 @@ static lh_status from_doc(lhi_doc *doc, size_t size, lhi_fill_fn *fill,
 }
 
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
-                          lhi_input kind, size_t size, lhi_fill_fn *fill,
+                          lhi_input_kind kind, size_t size, lhi_fill_fn *fill,
                           void **out, lh_error *err)
 {
     lhi_doc *doc;
@@ -37,7 +37,7 @@ lh_status lhi_value_parse(const char *text, size_t len, const char *name,
     return from_doc(doc, size, fill, out, err);
 }
 
-lh_status lhi_value_read(const char *path, lhi_input kind, size_t size,
+lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
                          lhi_fill_fn *fill, void **out, lh_error *err)
 {
     lhi_doc *doc;

@@ -37,9 +37,9 @@ static lh_status read_zone(const lhi_doc *doc, const lhi_node *map,
     const char *name;
     char whole[128];
 
-    LHI_TRY(lhi_known_keys(doc, map, keys, err));
-    LHI_TRY(lhi_need(doc, map, "name", &node, err));
-    LHI_TRY(lhi_get_string(doc, node, &name, err));
+    LHI_TRY(lhi_node_check_keys(doc, map, keys, err));
+    LHI_TRY(lhi_node_require(doc, map, "name", &node, err));
+    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
     LHI_TRY(lhi_check_site_name(doc, node, name, err));
     snprintf(whole, sizeof whole, "%.60s/%.60s", s->site.name, name);
     LHI_TRY(lhi_check_site_name(doc, node, whole, err));
@@ -50,19 +50,19 @@ static lh_status read_zone(const lhi_doc *doc, const lhi_node *map,
     s->names[at] = lhi_arena_strdup(mem, whole);
     if (!s->names[at])
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_need(doc, map, "nodes", &node, err));
-    return lhi_get_u32(doc, node, 1, LH_MAX_GPUS, &s->nodes[at], err);
+    LHI_TRY(lhi_node_require(doc, map, "nodes", &node, err));
+    return lhi_node_get_u32(doc, node, 1, LH_MAX_GPUS, &s->nodes[at], err);
 }
 
 lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
                               lhi_arena *mem, lhi_listed_site *out,
                               lh_error *err)
 {
-    const lhi_node *list = lhi_find(map, "zones");
-    const lhi_node *node = lhi_find(map, "nodes");
+    const lhi_node *list = lhi_node_find(map, "zones");
+    const lhi_node *node = lhi_node_find(map, "nodes");
     uint64_t sum = 0;
 
-    LHI_TRY(lhi_want_list(doc, list, err));
+    LHI_TRY(lhi_node_check_list(doc, list, err));
     if (list->n_items < 2 || list->n_items > LH_MAX_DATACENTERS)
         return lhi_doc_fail(doc, list, err, LH_EINPUT,
                             "%u zones; name from 2 to %u, or leave the key out",
@@ -82,7 +82,7 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
     out->site.nodes = (uint32_t)sum;
     if (!node)
         return LH_OK;
-    LHI_TRY(lhi_get_u32(doc, node, 1, LH_MAX_GPUS, &out->site.nodes, err));
+    LHI_TRY(lhi_node_get_u32(doc, node, 1, LH_MAX_GPUS, &out->site.nodes, err));
     if (out->site.nodes != sum)
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
                             "%u nodes, but the zones have %u together; leave "
@@ -93,7 +93,7 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
 
 /* ---- splitting datacenters into zones ---- */
 
-static uint32_t count_parts(const lhi_listed_site *s)
+static uint32_t count_zones(const lhi_listed_site *s)
 {
     return s->n_zones ? s->n_zones : 1;
 }
@@ -113,7 +113,7 @@ static lh_datacenter zone_of(const lhi_listed_site *s, uint32_t i)
 
 /* Returns the link between two zones, at the combined rate of all GPUs in the
  * smaller zone. */
-static lh_wan link_of(const lh_datacenter *from, const lh_datacenter *to)
+static lh_wan build_zone_link(const lh_datacenter *from, const lh_datacenter *to)
 {
     uint32_t gpus = from->gpus < to->gpus ? from->gpus : to->gpus;
     const lh_network *net = &from->zone_link;
@@ -139,7 +139,7 @@ static lh_status check_names(const lhi_doc *doc, const lhi_node *at,
     return LH_OK;
 }
 
-lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
+lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
                            const lhi_listed_site *listed, uint32_t n,
                            const lh_wan *wans, lhi_arena *mem, lh_job *job,
                            lh_error *err)
@@ -149,7 +149,7 @@ lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
     lh_wan *links;
 
     for (uint32_t i = 0; i < n; i++)
-        all += count_parts(&listed[i]);
+        all += count_zones(&listed[i]);
     if (all > LH_MAX_DATACENTERS)
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
                             "%u zones and datacenters without; up to %u are "
@@ -162,7 +162,7 @@ lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
         return lhi_fail_nomem(err);
     all = 0;
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < count_parts(&listed[i]); k++) {
+        for (uint32_t k = 0; k < count_zones(&listed[i]); k++) {
             dcs[all] = zone_of(&listed[i], k);
             site[all++] = i;
         }
@@ -171,7 +171,7 @@ lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
         for (uint32_t b = 0; b < all; b++)
             if (a != b)
                 links[(size_t)a * all + b] =
-                    site[a] == site[b] ? link_of(&dcs[a], &dcs[b])
+                    site[a] == site[b] ? build_zone_link(&dcs[a], &dcs[b])
                                        : wans[(size_t)site[a] * n + site[b]];
     job->n_datacenters = all;
     job->datacenters = dcs;

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-bool lhi_json_must_escape(uint32_t c)
+bool lhi_json_is_escaped(uint32_t c)
 {
-    return c == '<' || lhi_is_unseen(c);
+    return c == '<' || lhi_is_unprintable(c);
 }
 
 /* Returns the letter of a character's short escape, or 0. */
@@ -22,14 +22,14 @@ void lhi_json_add_string(lhi_text *text, const char *string)
     lhi_text_puts(text, "\"");
     while (p < end) {
         uint32_t c;
-        char one[LHI_SHOWN_CHARACTER];
+        char one[LHI_ESCAPE_BYTES];
         size_t len = lhi_utf8_decode(p, (size_t)(end - p), &c);
         if (len == 0) {
             text->failed = true;
             return;
         }
         char letter = escape_letter(c);
-        if (letter || c < 0x20 || lhi_json_must_escape(c)) {
+        if (letter || c < 0x20 || lhi_json_is_escaped(c)) {
             lhi_text_add(text, run, (size_t)(p - run));
             run = p + len;
             if (letter)

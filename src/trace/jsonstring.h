@@ -8,9 +8,9 @@
 
 /* Checks whether a character is written as \uXXXX in strings; see jsontext.h.
  */
-bool lhi_json_must_escape(uint32_t character);
+bool lhi_json_is_escaped(uint32_t character);
 /* Adds a string. Invalid UTF-8 counts as a failed allocation; check with
- * lhi_utf8_ok() first. */
+ * lhi_is_utf8() first. */
 void lhi_json_add_string(lhi_text *text, const char *string);
 
 #endif

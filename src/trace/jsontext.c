@@ -9,13 +9,13 @@ static void add_escaped(lhi_text *text, const char *json)
     const char *p = json, *run = p, *end = json + strlen(json);
     while (p < end) {
         uint32_t c;
-        char one[LHI_SHOWN_CHARACTER];
+        char one[LHI_ESCAPE_BYTES];
         size_t len = lhi_utf8_decode(p, (size_t)(end - p), &c);
         if (len == 0) {
             text->failed = true; /* jansson accepts UTF-8 only */
             return;
         }
-        if (lhi_json_must_escape(c)) {
+        if (lhi_json_is_escaped(c)) {
             lhi_text_add(text, run, (size_t)(p - run));
             lhi_text_add(text, one, lhi_json_escape(c, one));
             run = p + len;
@@ -51,7 +51,7 @@ void lhi_json_add(lhi_text *text, json_t *value)
     add_compact(text, value, 0);
 }
 
-void lhi_json_add_rest(lhi_text *text, json_t *map)
+void lhi_json_add_members(lhi_text *text, json_t *map)
 {
     add_compact(text, map, 1);
 }

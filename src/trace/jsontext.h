@@ -13,6 +13,6 @@
 void lhi_json_add(lhi_text *text, json_t *value);
 /* Adds an object after members already written, that is, without its opening
  * brace; releases it. */
-void lhi_json_add_rest(lhi_text *text, json_t *map);
+void lhi_json_add_members(lhi_text *text, json_t *map);
 
 #endif

@@ -26,15 +26,15 @@ typedef enum part { RUN, MESSAGE, COLLECTIVE, COPY } part;
 /* Validation state. */
 typedef struct checker {
     const lh_trace *t;
-    const lhi_trace_origin *origin;
+    const lhi_trace_source_lines *origin;
     lh_error *err;
 } checker;
 
-static lh_status refuse(const checker *c, part p, uint32_t i,
+static lh_status fail_part(const checker *c, part p, uint32_t i,
                         const char *format, ...) LHI_PRINTF(4, 5);
 
 /* Fails with a message about element `i` of a part, with its line if known. */
-static lh_status refuse(const checker *c, part p, uint32_t i,
+static lh_status fail_part(const checker *c, part p, uint32_t i,
                         const char *format, ...)
 {
     static const char *const names[] = {"runs", "messages", "collectives",
@@ -55,7 +55,7 @@ static lh_status refuse(const checker *c, part p, uint32_t i,
 }
 
 /* Fails with a message about the whole trace. */
-static lh_status refuse_all(const checker *c, const char *why)
+static lh_status fail_trace(const checker *c, const char *why)
 {
     if (!c->origin)
         return lhi_fail(c->err, LH_EINVAL, "%s", why);
@@ -73,24 +73,24 @@ static uint64_t pass_key(const lh_pass *pass)
 
 static int compare_keys(const void *a, const void *b)
 {
-    const lhi_run_key *x = a, *y = b;
+    const lhi_run_index_entry *x = a, *y = b;
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return (x->run > y->run) - (x->run < y->run);
 }
 
-lhi_run_key *lhi_run_index(const lh_trace_run *runs, uint32_t n)
+lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n)
 {
-    lhi_run_key *index = malloc((n ? (size_t)n : 1) * sizeof *index);
+    lhi_run_index_entry *index = malloc((n ? (size_t)n : 1) * sizeof *index);
     if (!index)
         return NULL;
     for (uint32_t i = 0; i < n; i++)
-        index[i] = (lhi_run_key){pass_key(&runs[i].pass), i};
+        index[i] = (lhi_run_index_entry){pass_key(&runs[i].pass), i};
     qsort(index, n, sizeof *index, compare_keys);
     return index;
 }
 
-uint32_t lhi_run_find(const lhi_run_key *index, uint32_t n, const lh_pass *pass)
+uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n, const lh_pass *pass)
 {
     uint64_t key = pass_key(pass);
     uint32_t low = 0, high = n;
@@ -127,16 +127,16 @@ static lh_status check_run(const checker *c, uint32_t i)
 {
     const lh_trace_run *r = &c->t->runs[i];
     if (!pass_ok(&r->pass))
-        return refuse(c, RUN, i, "there is no such pass");
+        return fail_part(c, RUN, i, "there is no such pass");
     if (r->device >= c->t->n_devices)
-        return refuse(c, RUN, i, "device %" PRIu32 " of %" PRIu32, r->device,
+        return fail_part(c, RUN, i, "device %" PRIu32 " of %" PRIu32, r->device,
                       c->t->n_devices);
     if (r->waits_for != LH_NONE && r->waits_for >= c->t->n_messages)
-        return refuse(c, RUN, i, "waits for message %" PRIu32 " of %" PRIu32,
+        return fail_part(c, RUN, i, "waits for message %" PRIu32 " of %" PRIu32,
                       r->waits_for, c->t->n_messages);
     const int64_t times[] = {r->start_ns, r->end_ns, r->issued_ns};
     if (!times_ok(times, 3))
-        return refuse(c, RUN, i,
+        return fail_part(c, RUN, i,
                       "start, end and issued must rise from 0 to 2^53 ns");
     return LH_OK;
 }
@@ -145,19 +145,19 @@ static lh_status check_message(const checker *c, uint32_t i)
 {
     const lh_trace_message *m = &c->t->messages[i];
     if (!pass_ok(&m->producer) || !pass_ok(&m->consumer))
-        return refuse(c, MESSAGE, i, "between passes that cannot be");
+        return fail_part(c, MESSAGE, i, "between passes that cannot be");
     if (m->from >= c->t->n_devices || m->to >= c->t->n_devices)
-        return refuse(c, MESSAGE, i,
+        return fail_part(c, MESSAGE, i,
                       "from device %" PRIu32 " to device %" PRIu32
                       " of %" PRIu32,
                       m->from, m->to, c->t->n_devices);
     if (m->link != LH_NONE && m->link >= c->t->n_links)
-        return refuse(c, MESSAGE, i, "link %" PRIu32 " of %" PRIu32, m->link,
+        return fail_part(c, MESSAGE, i, "link %" PRIu32 " of %" PRIu32, m->link,
                       c->t->n_links);
     const int64_t times[] = {m->produced_ns, m->ready_ns, m->depart_ns,
                              m->sent_ns, m->arrive_ns};
     if (!times_ok(times, 5))
-        return refuse(c, MESSAGE, i,
+        return fail_part(c, MESSAGE, i,
                       "produced, ready, depart, sent and arrive must rise "
                       "from 0 to 2^53 ns");
     return LH_OK;
@@ -167,24 +167,24 @@ static lh_status check_collective(const checker *c, uint32_t i)
 {
     const lh_trace_collective *x = &c->t->collectives[i];
     if (x->chunk >= LH_MAX_CHUNKS || x->device >= c->t->n_devices)
-        return refuse(c, COLLECTIVE, i,
+        return fail_part(c, COLLECTIVE, i,
                       "chunk %" PRIu32 " on device %" PRIu32 " of %" PRIu32,
                       x->chunk, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->sent_ns,
                              x->arrive_ns};
     if (!times_ok(times, 4))
-        return refuse(c, COLLECTIVE, i,
+        return fail_part(c, COLLECTIVE, i,
                       "ready, depart, sent and arrive must rise from 0 to "
                       "2^53 ns");
     bool scatters = x->kind == LH_DP_RSG || x->kind == LH_DP_RSO;
     if ((unsigned)x->kind > LH_DP_RSO ||
         (x->kind != LH_DP_ANY && scatters != x->is_reduce_scatter))
-        return refuse(c, COLLECTIVE, i, "its kind is none of a%s",
+        return fail_part(c, COLLECTIVE, i, "its kind is none of a%s",
                       x->is_reduce_scatter ? " reduce-scatter"
                                            : "n all-gather");
     if (x->n_buckets > LH_MAX_MICROBATCHES ||
         (x->n_buckets ? x->bucket >= x->n_buckets : x->bucket > 0))
-        return refuse(c, COLLECTIVE, i, "bucket %" PRIu32 " of %" PRIu32,
+        return fail_part(c, COLLECTIVE, i, "bucket %" PRIu32 " of %" PRIu32,
                       x->bucket, x->n_buckets);
     return LH_OK;
 }
@@ -194,27 +194,27 @@ static lh_status check_copy(const checker *c, uint32_t i)
     const lh_trace_offload *x = &c->t->copies[i];
     if (x->chunk >= LH_MAX_CHUNKS || x->microbatch >= LH_MAX_MICROBATCHES ||
         x->device >= c->t->n_devices)
-        return refuse(c, COPY, i,
+        return fail_part(c, COPY, i,
                       "chunk %" PRIu32 ", microbatch %" PRIu32
                       " on device %" PRIu32 " of %" PRIu32,
                       x->chunk, x->microbatch, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->end_ns};
     if (!times_ok(times, 3))
-        return refuse(c, COPY, i,
+        return fail_part(c, COPY, i,
                       "ready, depart and end must rise from 0 to 2^53 ns");
     return LH_OK;
 }
 
 static bool texts_ok(const lh_trace *t)
 {
-    bool ok = lhi_utf8_ok(t->title) && lhi_utf8_ok(t->source) &&
-              lhi_utf8_ok(t->memory_unit);
+    bool ok = lhi_is_utf8(t->title) && lhi_is_utf8(t->source) &&
+              lhi_is_utf8(t->memory_unit);
     for (uint32_t i = 0; ok && i < t->n_sites; i++)
-        ok = lhi_utf8_ok(t->site_names[i]);
+        ok = lhi_is_utf8(t->site_names[i]);
     for (uint32_t i = 0; ok && i < t->n_links; i++)
-        ok = lhi_utf8_ok(t->link_names[i]);
+        ok = lhi_is_utf8(t->link_names[i]);
     for (uint32_t i = 0; ok && i < t->n_devices; i++)
-        ok = !t->devices[i].dp_link || lhi_utf8_ok(t->devices[i].dp_link);
+        ok = !t->devices[i].dp_link || lhi_is_utf8(t->devices[i].dp_link);
     return ok;
 }
 
@@ -222,21 +222,21 @@ static lh_status check_parts(const checker *c)
 {
     const lh_trace *t = c->t;
     if (t->n_devices < 1 || t->n_devices > LH_MAX_DEVICES)
-        return refuse_all(c, "the number of devices must be 1 to 65536");
+        return fail_trace(c, "the number of devices must be 1 to 65536");
     if (t->n_sites < 1 || t->n_sites > LH_MAX_DEVICES)
-        return refuse_all(c, "the number of sites must be 1 to 65536");
+        return fail_trace(c, "the number of sites must be 1 to 65536");
     if (t->n_links > MAX_LINKS)
-        return refuse_all(c, "too many links");
+        return fail_trace(c, "too many links");
     if (t->makespan_ns < 0 || t->makespan_ns > LHI_TRACE_MOST_NS)
-        return refuse_all(c, "the makespan must be 0 to 2^53 ns");
+        return fail_trace(c, "the makespan must be 0 to 2^53 ns");
     if (strcmp(t->source, "simulated") != 0 &&
         strcmp(t->source, "measured") != 0)
-        return refuse_all(c, "the source must be 'simulated' or 'measured'");
+        return fail_trace(c, "the source must be 'simulated' or 'measured'");
     if (!texts_ok(t))
-        return refuse_all(c, "a name that is not UTF-8 text");
+        return fail_trace(c, "a name that is not UTF-8 text");
     for (uint32_t i = 0; i < t->n_devices; i++)
         if (t->devices[i].site >= t->n_sites)
-            return refuse_all(c, "a device at a site that does not exist");
+            return fail_trace(c, "a device at a site that does not exist");
     for (uint32_t i = 0; i < t->n_runs; i++)
         LHI_TRY(check_run(c, i));
     for (uint32_t i = 0; i < t->n_messages; i++)
@@ -249,32 +249,32 @@ static lh_status check_parts(const checker *c)
 }
 
 /* Checks that a pass runs once, and that messages connect passes that ran. */
-static lh_status check_passes(const checker *c, const lhi_run_key *index)
+static lh_status check_passes(const checker *c, const lhi_run_index_entry *index)
 {
-    char text[LH_PASS_TEXT];
+    char text[LH_PASS_TEXT_SIZE];
     const lh_trace *t = c->t;
     for (uint32_t i = 1; i < t->n_runs; i++)
         if (index[i].key == index[i - 1].key)
-            return refuse(c, RUN, index[i].run, "pass %s is there twice",
-                          lh_pass_text(&t->runs[index[i].run].pass, text));
+            return fail_part(c, RUN, index[i].run, "pass %s is there twice",
+                          lh_pass_format(&t->runs[index[i].run].pass, text));
     for (uint32_t i = 0; i < t->n_messages; i++) {
         const lh_trace_message *m = &t->messages[i];
-        uint32_t p = lhi_run_find(index, t->n_runs, &m->producer);
-        uint32_t q = lhi_run_find(index, t->n_runs, &m->consumer);
+        uint32_t p = lhi_run_index_find(index, t->n_runs, &m->producer);
+        uint32_t q = lhi_run_index_find(index, t->n_runs, &m->consumer);
         if (p == LH_NONE || t->runs[p].device != m->from)
-            return refuse(c, MESSAGE, i,
+            return fail_part(c, MESSAGE, i,
                           "its producer %s did not run on device %" PRIu32,
-                          lh_pass_text(&m->producer, text), m->from);
+                          lh_pass_format(&m->producer, text), m->from);
         if (q == LH_NONE || t->runs[q].device != m->to)
-            return refuse(c, MESSAGE, i,
+            return fail_part(c, MESSAGE, i,
                           "its consumer %s did not run on device %" PRIu32,
-                          lh_pass_text(&m->consumer, text), m->to);
+                          lh_pass_format(&m->consumer, text), m->to);
     }
     for (uint32_t i = 0; i < t->n_runs; i++) {
         uint32_t m = t->runs[i].waits_for;
         if (m != LH_NONE &&
             pass_key(&t->messages[m].consumer) != pass_key(&t->runs[i].pass))
-            return refuse(
+            return fail_part(
                 c, RUN, i,
                 "waits for message %" PRIu32 ", which is for another pass", m);
     }
@@ -324,7 +324,7 @@ static lh_status order_runs(const checker *c, sort_item *items,
                             const uint32_t *places, lh_trace_run *to)
 {
     const lh_trace_run *runs = c->t->runs;
-    char a[LH_PASS_TEXT], b[LH_PASS_TEXT];
+    char a[LH_PASS_TEXT_SIZE], b[LH_PASS_TEXT_SIZE];
     for (uint32_t i = 0; i < c->t->n_runs; i++)
         items[i] =
             (sort_item){runs[i].device, runs[i].start_ns, runs[i].end_ns, i};
@@ -333,10 +333,10 @@ static lh_status order_runs(const checker *c, sort_item *items,
         to[i] = runs[items[i].index];
         if (i > 0 && to[i].device == to[i - 1].device &&
             to[i].start_ns < to[i - 1].end_ns)
-            return refuse(c, RUN, items[i].index,
+            return fail_part(c, RUN, items[i].index,
                           "%s starts before %s ends on device %" PRIu32,
-                          lh_pass_text(&to[i].pass, a),
-                          lh_pass_text(&to[i - 1].pass, b), to[i].device);
+                          lh_pass_format(&to[i].pass, a),
+                          lh_pass_format(&to[i - 1].pass, b), to[i].device);
         if (to[i].waits_for != LH_NONE)
             to[i].waits_for = places[to[i].waits_for];
     }
@@ -435,7 +435,7 @@ static lh_status copy_in_order(const checker *c, lhi_arena *mem,
 static lh_status check_trace(const checker *c)
 {
     LHI_TRY(check_parts(c));
-    lhi_run_key *index = lhi_run_index(c->t->runs, c->t->n_runs);
+    lhi_run_index_entry *index = lhi_run_index_build(c->t->runs, c->t->n_runs);
     if (!index)
         return lhi_fail_nomem(c->err);
     lh_status status = check_passes(c, index);
@@ -443,7 +443,7 @@ static lh_status check_trace(const checker *c)
     return status;
 }
 
-lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_origin *origin,
+lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_source_lines *origin,
                           lh_trace **out, lh_error *err)
 {
     lh_trace given = *from;

@@ -15,12 +15,12 @@ typedef struct lhi_trace_slice {
 } lhi_trace_slice;
 
 /* Keys before the events, in order. The last key is "traceEvents". */
-extern const lhi_table lhi_trace_table; /* lh_trace */
-extern const lhi_table lhi_trace_slice_table;
+extern const lhi_schema lhi_trace_table; /* lh_trace */
+extern const lhi_schema lhi_trace_slice_table;
 /* Slice args. */
-extern const lhi_table lhi_trace_run_table;        /* lh_trace_run */
-extern const lhi_table lhi_trace_message_table;    /* lh_trace_message */
-extern const lhi_table lhi_trace_collective_table; /* lh_trace_collective */
-extern const lhi_table lhi_trace_copy_table;       /* lh_trace_offload */
+extern const lhi_schema lhi_trace_run_table;        /* lh_trace_run */
+extern const lhi_schema lhi_trace_message_table;    /* lh_trace_message */
+extern const lhi_schema lhi_trace_collective_table; /* lh_trace_collective */
+extern const lhi_schema lhi_trace_copy_table;       /* lh_trace_offload */
 
 #endif

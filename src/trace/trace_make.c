@@ -43,7 +43,7 @@ static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
         for (uint32_t i = 0; i < n; i++) {
             const lh_chunk *chunk =
                 lh_pipeline_chunk(pipeline, from[i].pass.chunk);
-            int64_t change = lhi_pass_memory(chunk, &from[i].pass);
+            int64_t change = lhi_pass_memory_change(chunk, &from[i].pass);
             *runs++ = (lh_trace_run){
                 .pass = from[i].pass,
                 .device = d,
@@ -102,13 +102,13 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
-static void fill_copies(const lh_copy *from, uint32_t n, lh_trace_offload *to)
+static void fill_copies(const lh_offload_copy *from, uint32_t n, lh_trace_offload *to)
 {
     for (uint32_t i = 0; i < n; i++)
         to[i] = (lh_trace_offload){.chunk = from[i].chunk,
                                    .microbatch = from[i].microbatch,
                                    .device = from[i].device,
-                                   .is_back = from[i].is_back,
+                                   .is_reload = from[i].is_reload,
                                    .ready_ns = from[i].ready_ns,
                                    .depart_ns = from[i].depart_ns,
                                    .end_ns = from[i].end_ns};
@@ -121,7 +121,7 @@ static lh_status copy_timeline(const lh_pipeline *pipeline,
     const lh_message *messages = lh_timeline_messages(timeline, &t->n_messages);
     const lh_collective *collectives =
         lh_timeline_collectives(timeline, &t->n_collectives);
-    const lh_copy *copies = lh_timeline_copies(timeline, &t->n_copies);
+    const lh_offload_copy *copies = lh_timeline_copies(timeline, &t->n_copies);
     for (uint32_t d = 0; d < t->n_devices; d++) {
         uint32_t n;
         lh_timeline_runs(timeline, d, &n);

@@ -17,27 +17,27 @@
 #include <longhaul/trace.h>
 
 /* A trace's source lines in their input order, for error messages. */
-typedef struct lhi_trace_origin {
+typedef struct lhi_trace_source_lines {
     const char *file;
     const uint32_t *run_lines, *message_lines, *collective_lines, *copy_lines;
-} lhi_trace_origin;
+} lhi_trace_source_lines;
 
 /* Same as lh_trace_copy(), but errors name the file and line; `origin` may be
  * NULL. */
-lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_origin *origin,
+lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_source_lines *origin,
                           lh_trace **out, lh_error *err);
 
 /* Index entry that maps a pass to its run. */
-typedef struct lhi_run_key {
+typedef struct lhi_run_index_entry {
     uint64_t key;
     uint32_t run;
-} lhi_run_key;
+} lhi_run_index_entry;
 
 /* Builds an index of `n` runs; release with free(). NULL on allocation failure.
  * Runs with the same pass are adjacent. */
-lhi_run_key *lhi_run_index(const lh_trace_run *runs, uint32_t n);
+lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n);
 /* Returns a pass's run, or LH_NONE. */
-uint32_t lhi_run_find(const lhi_run_key *index, uint32_t n,
+uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
                       const lh_pass *pass);
 
 #endif

@@ -60,7 +60,7 @@ static lh_status check_us(const reader *r, const lhi_node *event,
 {
     if (!differs(us, ns))
         return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_find(event, key), r->err, LH_EINPUT,
+    return lhi_doc_fail(r->doc, lhi_node_find(event, key), r->err, LH_EINPUT,
                         "is not the %" PRId64 " ns that args give", ns);
 }
 
@@ -75,13 +75,13 @@ static lh_status check_slice(const reader *r, const lhi_node *event,
 
 /* Reads a slice and its args. */
 static lh_status read_slice(const reader *r, const lhi_node *event,
-                            const lhi_table *table, lhi_trace_slice *slice,
+                            const lhi_schema *table, lhi_trace_slice *slice,
                             void *args)
 {
-    const lhi_reading reading = {.doc = r->doc, .mem = r->doc->mem};
-    LHI_TRY(lhi_fields_read(&reading, event, &lhi_trace_slice_table, slice,
+    const lhi_read_context reading = {.doc = r->doc, .mem = r->doc->mem};
+    LHI_TRY(lhi_schema_read(&reading, event, &lhi_trace_slice_table, slice,
                             r->err));
-    return lhi_fields_read(&reading, lhi_find(event, "args"), table, args,
+    return lhi_schema_read(&reading, lhi_node_find(event, "args"), table, args,
                            r->err);
 }
 
@@ -91,12 +91,12 @@ static lh_status read_identity(const reader *r, const lhi_node *event,
 {
     const lhi_doc *doc = r->doc;
     const lhi_node *name, *tid;
-    LHI_TRY(lhi_need(doc, event, "name", &name, r->err));
-    if (name->kind != LHI_SCALAR || !lhi_pass_parse(name->text, &run->pass))
+    LHI_TRY(lhi_node_require(doc, event, "name", &name, r->err));
+    if (name->kind != LHI_SCALAR || !lhi_parse_pass(name->text, &run->pass))
         return lhi_doc_fail(doc, name, r->err, LH_EINPUT,
                             "must be " LHI_PASS_FORM);
-    LHI_TRY(lhi_need(doc, event, "tid", &tid, r->err));
-    LHI_TRY(lhi_get_u32(doc, tid, 1, r->t.n_devices, &run->device, r->err));
+    LHI_TRY(lhi_node_require(doc, event, "tid", &tid, r->err));
+    LHI_TRY(lhi_node_get_u32(doc, tid, 1, r->t.n_devices, &run->device, r->err));
     run->device--;
     return LH_OK;
 }
@@ -161,10 +161,10 @@ static bool is_text(const lhi_node *node, const char *text)
 
 static lh_status read_event(reader *r, const lhi_node *event)
 {
-    LHI_TRY(lhi_want_map(r->doc, event, r->err));
-    if (!is_text(lhi_find(event, "ph"), "X"))
+    LHI_TRY(lhi_node_check_map(r->doc, event, r->err));
+    if (!is_text(lhi_node_find(event, "ph"), "X"))
         return LH_OK;
-    const lhi_node *cat = lhi_find(event, "cat");
+    const lhi_node *cat = lhi_node_find(event, "cat");
     if (is_text(cat, "pass"))
         return read_run(r, event);
     if (is_text(cat, "message"))
@@ -181,21 +181,21 @@ static lh_status read_event(reader *r, const lhi_node *event)
 static lh_status read_heading(reader *r)
 {
     const lhi_doc *doc = r->doc;
-    const lhi_reading reading = {.doc = doc, .mem = doc->mem};
-    if (lhi_find(doc->root, "traceEvents") && !lhi_find(doc->root, "longhaul"))
+    const lhi_read_context reading = {.doc = doc, .mem = doc->mem};
+    if (lhi_node_find(doc->root, "traceEvents") && !lhi_node_find(doc->root, "longhaul"))
         return lhi_doc_fail(doc, doc->root, r->err, LH_EINPUT,
                             "a Chrome trace, but not one of longhaul's: key "
                             "'longhaul' (trace/1) is missing");
-    LHI_TRY(lhi_want_format(doc, "trace", 1, r->err));
-    return lhi_fields_read(&reading, doc->root, &lhi_trace_table, &r->t,
+    LHI_TRY(lhi_doc_check_format(doc, "trace", 1, r->err));
+    return lhi_schema_read(&reading, doc->root, &lhi_trace_table, &r->t,
                            r->err);
 }
 
 static lh_status read_all(reader *r, lh_trace **out)
 {
     LHI_TRY(read_heading(r));
-    const lhi_node *events = lhi_find(r->doc->root, "traceEvents");
-    LHI_TRY(lhi_want_list(r->doc, events, r->err));
+    const lhi_node *events = lhi_node_find(r->doc->root, "traceEvents");
+    LHI_TRY(lhi_node_check_list(r->doc, events, r->err));
     for (const lhi_node *e = events->first; e; e = e->next)
         LHI_TRY(read_event(r, e));
     r->t.runs = r->runs.items;
@@ -206,7 +206,7 @@ static lh_status read_all(reader *r, lh_trace **out)
     r->t.n_collectives = r->collectives.count;
     r->t.copies = r->copies.items;
     r->t.n_copies = r->copies.count;
-    lhi_trace_origin origin = {r->doc->file, r->runs.lines, r->messages.lines,
+    lhi_trace_source_lines origin = {r->doc->file, r->runs.lines, r->messages.lines,
                                r->collectives.lines, r->copies.lines};
     return lhi_trace_build(&r->t, &origin, out, r->err);
 }

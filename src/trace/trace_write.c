@@ -29,7 +29,7 @@ typedef struct writer {
     bool first; /* no event written yet */
     uint32_t *message_tids, *collective_tids, *copy_tids;
     uint32_t next_tid; /* for further lanes */
-    lhi_run_key *runs_by_pass;
+    lhi_run_index_entry *runs_by_pass;
 } writer;
 
 static uint32_t device_pid(const writer *w, uint32_t device)
@@ -110,7 +110,7 @@ static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
                      const char *name)
 {
     begin_event(w, "M");
-    lhi_json_add_rest(&w->out,
+    lhi_json_add_members(&w->out,
                       json_pack("{s:s, s:I, s:I, s:{s:s}}", "name", what, "pid",
                                 (json_int_t)pid, "tid", (json_int_t)tid, "args",
                                 "name", name));
@@ -120,7 +120,7 @@ static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
                       uint32_t place)
 {
     begin_event(w, "M");
-    lhi_json_add_rest(&w->out,
+    lhi_json_add_members(&w->out,
                       json_pack("{s:s, s:I, s:I, s:{s:I}}", "name", what, "pid",
                                 (json_int_t)pid, "tid", (json_int_t)tid, "args",
                                 "sort_index", (json_int_t)place));
@@ -169,13 +169,13 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
         lhi_event top;
         if (busy.count > 0 && busy.items[0].time_ns <= items[i].start_ns) {
             lhi_heap_pop(&busy, &top);
-            lane = top.what;
+            lane = top.payload;
         } else {
             n_lanes++;
         }
         lanes[items[i].item] = (uint32_t)lane;
         ok = lhi_heap_push(
-            &busy, (lhi_event){.time_ns = items[i].end_ns, .what = lane});
+            &busy, (lhi_event){.time_ns = items[i].end_ns, .payload = lane});
     }
     lhi_heap_fini(&busy);
     return ok;
@@ -262,7 +262,7 @@ static void add_heading(writer *w)
     const char *key, *sep = "{";
     json_t *value, *item;
     size_t i;
-    json_t *heading = lhi_fields_write(&lhi_trace_table, w->t, NULL);
+    json_t *heading = lhi_schema_write(&lhi_trace_table, w->t, NULL);
     w->out.failed |= !heading;
     json_object_foreach(heading, key, value)
     {
@@ -345,18 +345,18 @@ static void add_tracks(writer *w)
 /* --- events -------------------------------------------------------------- */
 
 /* Adds a slice's args from their table. */
-static void end_slice(writer *w, const lhi_table *table, const void *it)
+static void end_slice(writer *w, const lhi_schema *table, const void *it)
 {
-    lhi_fields_add_text(&w->out, table, it);
+    lhi_schema_add_text(&w->out, table, it);
     lhi_text_puts(&w->out, "}}");
 }
 
 static void add_runs(writer *w)
 {
-    char name[LH_PASS_TEXT];
+    char name[LH_PASS_TEXT_SIZE];
     for (uint32_t i = 0; i < w->t->n_runs && !w->out.failed; i++) {
         const lh_trace_run *r = &w->t->runs[i];
-        begin_slice(w, r->start_ns, r->end_ns, lh_pass_text(&r->pass, name),
+        begin_slice(w, r->start_ns, r->end_ns, lh_pass_format(&r->pass, name),
                     "pass", device_pid(w, r->device), r->device + 1);
         end_slice(w, &lhi_trace_run_table, r);
     }
@@ -386,7 +386,7 @@ static void add_copies(writer *w)
         const lh_trace_offload *c = &w->t->copies[i];
         char name[64];
         snprintf(name, sizeof name, "%s of %" PRIu32 "F%" PRIu32,
-                 c->is_back ? "back" : "out", c->chunk, c->microbatch);
+                 c->is_reload ? "back" : "out", c->chunk, c->microbatch);
         begin_slice(w, c->depart_ns, c->end_ns, name, "copy",
                     device_pid(w, c->device), w->copy_tids[i]);
         end_slice(w, &lhi_trace_copy_table, c);
@@ -395,11 +395,11 @@ static void add_copies(writer *w)
 
 static void add_messages(writer *w)
 {
-    char name[LH_PASS_TEXT];
+    char name[LH_PASS_TEXT_SIZE];
     for (uint32_t i = 0; i < w->t->n_messages && !w->out.failed; i++) {
         const lh_trace_message *m = &w->t->messages[i];
         begin_slice(w, m->depart_ns, m->sent_ns,
-                    lh_pass_text(&m->producer, name), "message", links_pid(w),
+                    lh_pass_format(&m->producer, name), "message", links_pid(w),
                     w->message_tids[i]);
         end_slice(w, &lhi_trace_message_table, m);
     }
@@ -424,9 +424,9 @@ static void add_flows(writer *w)
     for (uint32_t i = 0; i < t->n_messages && !w->out.failed; i++) {
         const lh_trace_message *m = &t->messages[i];
         const lh_trace_run *from =
-            &t->runs[lhi_run_find(w->runs_by_pass, t->n_runs, &m->producer)];
+            &t->runs[lhi_run_index_find(w->runs_by_pass, t->n_runs, &m->producer)];
         const lh_trace_run *to =
-            &t->runs[lhi_run_find(w->runs_by_pass, t->n_runs, &m->consumer)];
+            &t->runs[lhi_run_index_find(w->runs_by_pass, t->n_runs, &m->consumer)];
         int64_t leave = from->end_ns - (from->end_ns > from->start_ns);
         add_flow(w, "s", leave, i, device_pid(w, m->from), m->from + 1);
         if (m->sent_ns > m->depart_ns && m->depart_ns > leave &&
@@ -578,7 +578,7 @@ lh_status lh_trace_format(const lh_trace *trace, char **text, size_t *len,
                           lh_error *err)
 {
     writer w = {.t = trace, .first = true, .mem = lhi_arena_make(0)};
-    w.runs_by_pass = lhi_run_index(trace->runs, trace->n_runs);
+    w.runs_by_pass = lhi_run_index_build(trace->runs, trace->n_runs);
     if (w.mem && w.runs_by_pass)
         add_all(&w);
     else

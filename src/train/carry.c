@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-uint32_t lhi_train_n_carried(const lhi_train *train)
+uint32_t lhi_train_count_tensor_states(const lhi_train *train)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < train->o.n_mine; i++)
@@ -14,15 +14,15 @@ uint32_t lhi_train_n_carried(const lhi_train *train)
     return n;
 }
 
-lhi_train_carried lhi_train_carry(lhi_train *train, uint32_t i)
+lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i)
 {
     const lhi_train_chunk *c = train->chunks;
     for (; i >= c->n_tensors; c++)
         i -= c->n_tensors;
-    const lhi_owned *own = &c->owned[i];
-    lhi_train_carried out = {.chunk = c->chunk,
+    const lhi_owned_tensor *own = &c->owned[i];
+    lhi_train_tensor_state out = {.chunk = c->chunk,
                              .index = own->tensor->index,
-                             .n = lhi_n_moments(train),
+                             .n = lhi_count_moments(train),
                              .values = own->tensor->value,
                              .n_values = own->tensor->n,
                              .n_moments = own->n};
@@ -30,7 +30,7 @@ lhi_train_carried lhi_train_carry(lhi_train *train, uint32_t i)
     return out;
 }
 
-void lhi_train_go_on(lhi_train *train, uint64_t step)
+void lhi_train_set_step(lhi_train *train, uint64_t step)
 {
     train->step = step;
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static const char *truth(bool value)
+static const char *json_bool(bool value)
 {
     return value ? "true" : "false";
 }
@@ -37,9 +37,9 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
         "  \"max_position_embeddings\": %u,\n",
         m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim, m->hidden,
-        lhi_family_known(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn, sequence_of(o));
-    if (lhi_family_known(m) == LHI_FAMILY_LLAMA)
-        lhi_text_printf(text, "  \"mlp_bias\": %s,\n", truth(m->mlp_bias));
+        lhi_family_get(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn, sequence_of(o));
+    if (lhi_family_get(m) == LHI_FAMILY_LLAMA)
+        lhi_text_printf(text, "  \"mlp_bias\": %s,\n", json_bool(m->mlp_bias));
     lhi_text_printf(
         text,
         "  \"num_attention_heads\": %u,\n  \"num_hidden_layers\": %u,\n"
@@ -66,7 +66,7 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     "  \"topk_group\": %u,\n",
                     lhi_first_moe_layer(m), m->expert_ffn,
                     m->expert_groups ? m->expert_groups : 1, m->experts,
-                    m->shared_expert_ffn / m->expert_ffn, truth(!m->raw_shares),
+                    m->shared_expert_ffn / m->expert_ffn, json_bool(!m->unnormalised_scores),
                     m->experts_per_token, m->mtp_layers, scale,
                     whole ? ".0" : "",
                     m->groups_per_token ? m->groups_per_token : 1);
@@ -152,13 +152,13 @@ static void add_qwen_moe(lhi_text *text, const lh_model *m,
                     "  \"num_experts\": %u,\n"
                     "  \"num_experts_per_tok\": %u,\n"
                     "  \"router_aux_loss_coef\": %.17g,\n",
-                    m->expert_ffn, truth(!m->raw_shares), m->experts,
+                    m->expert_ffn, json_bool(!m->unnormalised_scores), m->experts,
                     m->experts_per_token, o->balance);
     if (m->shared_expert_ffn)
         lhi_text_printf(text,
                         "  \"qkv_bias\": %s,\n"
                         "  \"shared_expert_intermediate_size\": %u,\n",
-                        truth(m->qkv_bias), m->shared_expert_ffn);
+                        json_bool(m->qkv_bias), m->shared_expert_ffn);
 }
 
 static void add_glm4_moe(lhi_text *text, const lh_model *m)
@@ -167,7 +167,7 @@ static void add_glm4_moe(lhi_text *text, const lh_model *m)
                     "  \"attention_bias\": %s,\n"
                     "  \"partial_rotary_factor\": 1.0,\n"
                     "  \"use_qk_norm\": %s,\n",
-                    truth(m->qkv_bias), truth(m->qk_norm));
+                    json_bool(m->qkv_bias), json_bool(m->qk_norm));
     add_sigmoid_experts(text, m);
 }
 
@@ -215,12 +215,12 @@ static void add_all(lhi_text *text, const lh_model *m,
             "  \"architectures\": [\"Glm4MoeForCausalLM\"],\n"
             "  \"model_type\": \"glm4_moe\",\n",
     };
-    lhi_family family = lhi_family_known(m);
+    lhi_family family = lhi_family_get(m);
     lhi_text_printf(text, "{\n%s", heads[family]);
     if (family == LHI_FAMILY_LLAMA || family == LHI_FAMILY_QWEN3 ||
         family == LHI_FAMILY_QWEN3_MOE)
         lhi_text_printf(text, "  \"attention_bias\": %s,\n",
-                        truth(m->qkv_bias));
+                        json_bool(m->qkv_bias));
     if (family == LHI_FAMILY_DEEPSEEK)
         add_deepseek(text, m);
     if (family == LHI_FAMILY_MIXTRAL)
@@ -243,7 +243,7 @@ static void add_all(lhi_text *text, const lh_model *m,
                     "  \"tie_word_embeddings\": %s,\n"
                     "  \"torch_dtype\": \"float32\",\n"
                     "  \"vocab_size\": %u\n}\n",
-                    truth(m->tied_embeddings), m->vocab);
+                    json_bool(m->tied_embeddings), m->vocab);
 }
 
 lh_status lhi_write_config(const lh_model *model,

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* Suffix for a replaced folder on file systems without an atomic exchange. */
-#define OLD ".old"
+#define OLD_SUFFIX ".old"
 
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 {
@@ -33,7 +33,7 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 
 /* Checks whether a file belongs to a checkpoint or is a temporary file beside
  * one. */
-static bool is_of_checkpoint(const char *name)
+static bool is_checkpoint_file(const char *name)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
                                         LHI_MOMENTS_FILE, LHI_CONFIG_FILE,
@@ -49,7 +49,7 @@ static bool is_of_checkpoint(const char *name)
     return false;
 }
 
-void lhi_remove_folder(const char *path)
+void lhi_checkpoint_remove(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *folder = fd < 0 ? NULL : fdopendir(fd);
@@ -61,7 +61,7 @@ void lhi_remove_folder(const char *path)
     }
     unlinkat(fd, LHI_STATE_FILE, 0); /* no longer a checkpoint from here on */
     while ((entry = readdir(folder)))
-        if (is_of_checkpoint(entry->d_name))
+        if (is_checkpoint_file(entry->d_name))
             unlinkat(fd, entry->d_name, 0);
     closedir(folder);
     rmdir(path);
@@ -80,7 +80,7 @@ static lh_status sync_parent(const char *path, lh_error *err)
     return lhi_sync_folder(slash ? parent : ".", err);
 }
 
-lh_status lhi_make_own_folder(const char *path, lh_error *err)
+lh_status lhi_make_private_folder(const char *path, lh_error *err)
 {
     struct stat info;
     if (mkdir(path, 0777) == 0)
@@ -145,8 +145,8 @@ lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
         return lhi_folder_path(gone, err, "%s", from);
     /* After a crash between these two calls, lhi_checkpoint_remove_stale()
      * restores the old folder. */
-    LHI_TRY(lhi_folder_path(old, err, "%s" OLD, from));
-    lhi_remove_folder(old);
+    LHI_TRY(lhi_folder_path(old, err, "%s" OLD_SUFFIX, from));
+    lhi_checkpoint_remove(old);
     if (rename(to, old) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", to, strerror(errno));
     if (rename(from, to) != 0) {
@@ -158,7 +158,7 @@ lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
 }
 
 /* Parses "step-00000020" and nothing else. */
-static bool step_of(const char *name, uint64_t *step)
+static bool parse_step(const char *name, uint64_t *step)
 {
     char again[64];
     char *end;
@@ -170,7 +170,7 @@ static bool step_of(const char *name, uint64_t *step)
     return errno == 0 && *end == '\0' && strcmp(again, name) == 0;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_steps(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
@@ -193,7 +193,7 @@ lh_status lhi_list_steps(const char *path, uint64_t **steps, size_t *n,
         return status;
     }
     while ((entry = readdir(folder))) {
-        if (!step_of(entry->d_name, &step))
+        if (!parse_step(entry->d_name, &step))
             continue;
         if (count == room) {
             uint64_t *more = realloc(list, 2 * room * sizeof *list);
@@ -208,22 +208,22 @@ lh_status lhi_list_steps(const char *path, uint64_t **steps, size_t *n,
         list[count++] = step;
     }
     closedir(folder);
-    qsort(list, count, sizeof *list, compare);
+    qsort(list, count, sizeof *list, compare_steps);
     *steps = list;
     *n = count;
     return LH_OK;
 }
 
-lh_status lhi_side_sum(const char *folder, int side, double *sum, lh_error *err)
+lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum, lh_error *err)
 {
     char path[LHI_PATH], *text;
     size_t len;
-    LHI_TRY(lhi_folder_path(path, err, "%s/%s", folder, lhi_side_files[side]));
+    LHI_TRY(lhi_folder_path(path, err, "%s/%s", folder, lhi_auxiliary_files[side]));
     if (access(path, F_OK) != 0) {
         *sum = -1;
         return LH_OK;
     }
-    LHI_TRY(lhi_file_read(path, LHI_MAX_SIDE, &text, &len, err));
+    LHI_TRY(lhi_file_read(path, LHI_AUXILIARY_MAX_BYTES, &text, &len, err));
     *sum = lhi_checksum(text, len);
     lh_text_free(text);
     return LH_OK;
@@ -232,20 +232,20 @@ lh_status lhi_side_sum(const char *folder, int side, double *sum, lh_error *err)
 /* --- stale folders of killed runs --- */
 
 /* Parses "step-00000020.old": the step before the suffix. */
-static bool replaced_step_of(const char *name, uint64_t *step)
+static bool parse_replaced_step(const char *name, uint64_t *step)
 {
     char plain[64];
-    size_t len = strlen(name), ending = strlen(OLD);
+    size_t len = strlen(name), ending = strlen(OLD_SUFFIX);
     if (len <= ending || len - ending >= sizeof plain ||
-        strcmp(name + len - ending, OLD) != 0)
+        strcmp(name + len - ending, OLD_SUFFIX) != 0)
         return false;
     memcpy(plain, name, len - ending);
     plain[len - ending] = '\0';
-    return step_of(plain, step);
+    return parse_step(plain, step);
 }
 
 /* Checks for the state file, which is removed first. */
-static bool is_whole(const char *path)
+static bool is_checkpoint(const char *path)
 {
     char state[LHI_PATH];
     return lhi_folder_path(state, NULL, "%s/" LHI_STATE_FILE, path) == LH_OK &&
@@ -253,33 +253,33 @@ static bool is_whole(const char *path)
 }
 
 /* Cleans up one entry; *moved: a folder was renamed back. */
-static lh_status tidy_entry(const char *path, const char *name, bool *moved,
+static lh_status clean_entry(const char *path, const char *name, bool *moved,
                             lh_error *err)
 {
     char at[LHI_PATH], back[LHI_PATH];
     uint64_t step;
     bool is_new = strncmp(name, ".new-", 5) == 0;
-    if (strncmp(name, LHI_LOCK_FILE LHI_LOCK_GONE,
-                strlen(LHI_LOCK_FILE LHI_LOCK_GONE)) == 0) {
+    if (strncmp(name, LHI_LOCK_FILE LHI_LOCK_TAKEOVER_SUFFIX,
+                strlen(LHI_LOCK_FILE LHI_LOCK_TAKEOVER_SUFFIX)) == 0) {
         LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
         rmdir(at);
     }
     if (!is_new && strncmp(name, ".old-", 5) != 0)
         return LH_OK;
     LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
-    if (step_of(name + 5, &step)) {
-        lhi_remove_folder(at);
-    } else if (is_new && replaced_step_of(name + 5, &step)) {
+    if (parse_step(name + 5, &step)) {
+        lhi_checkpoint_remove(at);
+    } else if (is_new && parse_replaced_step(name + 5, &step)) {
         LHI_TRY(lhi_folder_path(back, err, "%s/" LHI_STEP_FOLDER, path, step));
-        if (access(back, F_OK) == 0 || !is_whole(at))
-            lhi_remove_folder(at);
+        if (access(back, F_OK) == 0 || !is_checkpoint(at))
+            lhi_checkpoint_remove(at);
         else if (rename(at, back) == 0)
             *moved = true;
     }
     return LH_OK;
 }
 
-lh_status lhi_tidy_folder(const char *path, lh_error *err)
+lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err)
 {
     DIR *folder = opendir(path);
     struct dirent *entry;
@@ -288,7 +288,7 @@ lh_status lhi_tidy_folder(const char *path, lh_error *err)
     if (!folder)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
     while (status == LH_OK && (entry = readdir(folder)))
-        status = tidy_entry(path, entry->d_name, &moved, err);
+        status = clean_entry(path, entry->d_name, &moved, err);
     closedir(folder);
     return status == LH_OK && moved ? lhi_sync_folder(path, err) : status;
 }

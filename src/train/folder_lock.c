@@ -30,7 +30,7 @@ enum { ATTEMPTS = 1000, TOKEN = 96 };
 
 /* Anyone with write permission may place a file under the lock's name: do not
  * follow a link or block on a FIFO. */
-#define OTHERS_FILE (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+#define LOCK_OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
 
 /* Owner of a lock. */
 typedef struct owner {
@@ -57,7 +57,7 @@ static char *format_owner(const owner *o)
     json_t *root = json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:s}", "longhaul",
         LOCK_FORMAT, "host", p->host, "process", (json_int_t)p->number,
-        "started", (json_int_t)p->started, "space", (json_int_t)p->space,
+        "started", (json_int_t)p->started, "space", (json_int_t)p->pid_namespace,
         "machine", p->machine, "boot", p->boot, "since", o->since, "flock",
         (int)o->flocked, "token", o->token);
     char *text =
@@ -95,7 +95,7 @@ static bool parse_owner(const char *text, size_t len, owner *out)
     o.process.number = json_integer_value(json_object_get(root, "process"));
     o.process.started =
         (uint64_t)json_integer_value(json_object_get(root, "started"));
-    o.process.space =
+    o.process.pid_namespace =
         (uint64_t)json_integer_value(json_object_get(root, "space"));
     o.flocked = json_is_true(json_object_get(root, "flock"));
     json_decref(root);
@@ -116,7 +116,7 @@ static bool read_owner(int fd, owner *out)
 static bool has_token(const char *path, const char *token, bool *missing)
 {
     owner o;
-    int fd = open(path, O_RDONLY | OTHERS_FILE);
+    int fd = open(path, O_RDONLY | LOCK_OPEN_FLAGS);
     *missing = fd < 0 && errno == ENOENT;
     bool same = fd >= 0 && read_owner(fd, &o) && strcmp(o.token, token) == 0;
     if (fd >= 0)
@@ -129,7 +129,7 @@ static bool has_token(const char *path, const char *token, bool *missing)
 /* A file that is to become the lock. */
 typedef struct claim {
     int fd;
-    char path[LHI_PATH + LHI_TEMP_ROOM], token[TOKEN];
+    char path[LHI_PATH + LHI_TEMP_SUFFIX_BYTES], token[TOKEN];
 } claim;
 
 static lh_status fail_at(const char *path, lh_error *err)
@@ -148,12 +148,12 @@ static lh_status write_claim(claim *c, lh_error *err)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(self.since, sizeof self.since, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    lhi_process_self(&self.process);
+    lhi_process_identify_self(&self.process);
     /* Unique even at the same moment: each claim has its own file beside the
      * lock. */
     snprintf(self.token, sizeof self.token,
              "%08" PRIx32 "-%" PRId64 "-%" PRId64 ".%09ld-%d",
-             lhi_process_place(&self.process), self.process.number,
+             lhi_process_hash_namespace(&self.process), self.process.number,
              (int64_t)now.tv_sec, now.tv_nsec, c->fd);
     memcpy(c->token, self.token, sizeof c->token);
     char *text = format_owner(&self);
@@ -170,7 +170,7 @@ static lh_status write_claim(claim *c, lh_error *err)
 
 static lh_status open_claim(const char *path, claim *c, lh_error *err)
 {
-    c->fd = lhi_open_beside(path, c->path, sizeof c->path);
+    c->fd = lhi_temp_file_create(path, c->path, sizeof c->path);
     if (c->fd < 0)
         return fail_at(path, err);
     lh_status status = write_claim(c, err);
@@ -198,62 +198,62 @@ static bool publish(const claim *c, const char *path)
 /* --- existing lock --- */
 
 /* State of an existing lock's owner. */
-typedef enum verdict { FREE, RUNS, GONE, ELSEWHERE, UNKNOWN } verdict;
+typedef enum owner_state { NO_LOCK, OWNER_RUNS, OWNER_GONE, OWNER_ELSEWHERE, OWNER_UNKNOWN } owner_state;
 
 /* An existing lock: its owner, and whether that is still alive. */
-typedef struct found {
-    verdict verdict;
+typedef struct existing_lock {
+    owner_state verdict;
     int fd;
     bool has_flock; /* by this process, until fd is closed */
     owner owner;
-} found;
+} existing_lock;
 
-static verdict judge_owner(const found *f)
+static owner_state find_owner_state(const existing_lock *f)
 {
     lhi_process self;
-    switch (lhi_process_look(&f->owner.process)) {
+    switch (lhi_process_check(&f->owner.process)) {
     case LHI_PROCESS_RUNS:
-        return RUNS;
+        return OWNER_RUNS;
     case LHI_PROCESS_GONE:
-        return GONE;
+        return OWNER_GONE;
     case LHI_PROCESS_ELSEWHERE:
         break;
     }
     /* In another container on the same kernel, flock is authoritative. */
-    lhi_process_self(&self);
+    lhi_process_identify_self(&self);
     return f->has_flock && f->owner.flocked &&
                    strcmp(f->owner.process.boot, self.boot) == 0
-               ? GONE
-               : ELSEWHERE;
+               ? OWNER_GONE
+               : OWNER_ELSEWHERE;
 }
 
-static lh_status look_at_lock(const char *path, found *f, lh_error *err)
+static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
 {
-    f->verdict = FREE;
+    f->verdict = NO_LOCK;
     f->has_flock = false;
-    f->fd = open(path, O_RDWR | OTHERS_FILE);
+    f->fd = open(path, O_RDWR | LOCK_OPEN_FLAGS);
     if (f->fd < 0 && errno == EACCES)
-        f->fd = open(path, O_RDONLY | OTHERS_FILE);
+        f->fd = open(path, O_RDONLY | LOCK_OPEN_FLAGS);
     if (f->fd < 0)
         return errno == ENOENT ? LH_OK : fail_at(path, err);
     f->has_flock = flock(f->fd, LOCK_EX | LOCK_NB) == 0;
     bool held = !f->has_flock && errno == EWOULDBLOCK;
     if (!read_owner(f->fd, &f->owner))
-        f->verdict = UNKNOWN;
+        f->verdict = OWNER_UNKNOWN;
     else
-        f->verdict = held ? RUNS : judge_owner(f);
+        f->verdict = held ? OWNER_RUNS : find_owner_state(f);
     return LH_OK;
 }
 
-static lh_status refuse(const char *path, const found *f, lh_error *err)
+static lh_status fail_locked(const char *path, const existing_lock *f, lh_error *err)
 {
     const owner *o = &f->owner;
-    if (f->verdict == UNKNOWN)
+    if (f->verdict == OWNER_UNKNOWN)
         return lhi_fail(err, LH_EIO,
                         "%.300s: is no lock of longhaul, or a damaged one; "
                         "remove it if no run uses the folder",
                         path);
-    if (f->verdict == ELSEWHERE)
+    if (f->verdict == OWNER_ELSEWHERE)
         return lhi_fail(err, LH_EIO,
                         "%.200s: the folder is in use by process %" PRId64
                         " on %s since %s, which cannot be seen from here; if "
@@ -268,11 +268,11 @@ static lh_status refuse(const char *path, const found *f, lh_error *err)
 
 /* Without flock: among all that want to replace this lock, the one that creates
  * a folder named after it wins. */
-static bool replace_by_folder(const char *path, const found *f, const claim *c)
+static bool replace_by_folder(const char *path, const existing_lock *f, const claim *c)
 {
     char gone[LHI_PATH];
     bool missing;
-    if (lhi_folder_path(gone, NULL, "%s" LHI_LOCK_GONE "%s", path,
+    if (lhi_folder_path(gone, NULL, "%s" LHI_LOCK_TAKEOVER_SUFFIX "%s", path,
                         f->owner.token) != LH_OK ||
         mkdir(gone, 0777) != 0)
         return false;
@@ -284,7 +284,7 @@ static bool replace_by_folder(const char *path, const found *f, const claim *c)
 
 /* Replaces a stale lock by the claim; false: another process may have replaced
  * it. */
-static bool replace_gone(const char *path, const found *f, const claim *c)
+static bool replace_stale(const char *path, const existing_lock *f, const claim *c)
 {
     bool missing;
     if (!f->has_flock)
@@ -293,15 +293,15 @@ static bool replace_gone(const char *path, const found *f, const claim *c)
            rename(c->path, path) == 0;
 }
 
-static void remark_taken(const lhi_folder_lock *lock, const owner *o)
+static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 {
     char text[600];
     snprintf(text, sizeof text,
              "%.300s: was in use by process %" PRId64
              " on %s since %s, which is gone; what it left is removed",
              lock->folder, o->process.number, o->process.host, o->since);
-    if (lock->remarks.say)
-        lock->remarks.say(lock->remarks.context, text);
+    if (lock->remarks.print)
+        lock->remarks.print(lock->remarks.context, text);
 }
 
 /* --- acquire and release --- */
@@ -310,28 +310,28 @@ static void remark_taken(const lhi_folder_lock *lock, const owner *o)
 static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
                           lh_error *err)
 {
-    found f;
+    existing_lock f;
     *taken = publish(c, lock->path);
     if (*taken)
         return LH_OK;
     if (errno != EEXIST)
         return fail_at(lock->path, err);
-    LHI_TRY(look_at_lock(lock->path, &f, err));
+    LHI_TRY(inspect_lock(lock->path, &f, err));
     lh_status status = LH_OK;
-    if (f.verdict != FREE && f.verdict != UNKNOWN &&
+    if (f.verdict != NO_LOCK && f.verdict != OWNER_UNKNOWN &&
         strcmp(f.owner.token, c->token) == 0) {
         *taken = true; /* a network file system has repeated the call */
         close(f.fd);
         return LH_OK;
     }
-    if (f.verdict == GONE)
-        *taken = replace_gone(lock->path, &f, c);
-    else if (f.verdict != FREE)
-        status = refuse(lock->path, &f, err);
+    if (f.verdict == OWNER_GONE)
+        *taken = replace_stale(lock->path, &f, c);
+    else if (f.verdict != NO_LOCK)
+        status = fail_locked(lock->path, &f, err);
     if (f.fd >= 0)
         close(f.fd);
     if (*taken)
-        remark_taken(lock, &f.owner);
+        report_takeover(lock, &f.owner);
     return status;
 }
 

@@ -55,7 +55,7 @@ lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
 /* An open checkpoint. */
 typedef struct reader {
     lhi_safetensors *weights, *moments;
-    lhi_state state;
+    lhi_checkpoint_state state;
     float *piece; /* fits the largest tensor */
     bool differs; /* intact, but another model or recipe */
     char weights_path[LHI_PATH], moments_path[LHI_PATH];
@@ -82,22 +82,22 @@ static lh_status read_weights(const lhi_safetensors *file,
                               lh_error *err)
 {
     const lhi_st_tensor *found;
-    float *to = lhi_is_cut(tensor) ? whole : tensor->value;
+    float *to = lhi_is_sliced(tensor) ? whole : tensor->value;
     LHI_TRY(lhi_st_find(file, tensor->name, tensor->rows, tensor->columns,
                         &found, err));
-    LHI_TRY(lhi_st_read(file, found, 0, lhi_whole_values(tensor), to, err));
-    if (lhi_is_cut(tensor))
-        lhi_slice_take(&tensor->slice, whole, 0, tensor->n, tensor->value);
+    LHI_TRY(lhi_st_read(file, found, 0, lhi_count_full_values(tensor), to, err));
+    if (lhi_is_sliced(tensor))
+        lhi_slice_read(&tensor->slice, whole, 0, tensor->n, tensor->value);
     return LH_OK;
 }
 
 /* Reads a sliced tensor's moments: all pieces, then the owned part of the
  * slice. */
-static lh_status take_moments(const reader *r, const lhi_owned *own,
+static lh_status read_sliced_moments(const reader *r, const lhi_owned_tensor *own,
                               const lhi_st_tensor *found, const double *sums,
                               float *out, const char *name, lh_error *err)
 {
-    size_t all = lhi_whole_values(own->tensor);
+    size_t all = lhi_count_full_values(own->tensor);
     size_t share = all / r->state.replicas + (all % r->state.replicas != 0);
     for (uint32_t p = 0; p < r->state.replicas; p++) {
         size_t first = share * p < all ? share * p : all;
@@ -107,13 +107,13 @@ static lh_status take_moments(const reader *r, const lhi_owned *own,
         if (lhi_checksum(to, n * sizeof *to) != sums[p])
             return damaged(r->moments_path, name, err);
     }
-    lhi_slice_take(&own->tensor->slice, r->piece, own->first, own->n, out);
+    lhi_slice_read(&own->tensor->slice, r->piece, own->first, own->n, out);
     return LH_OK;
 }
 
 /* Reads the stored pieces that overlap the owned values; verifies each piece's
  * checksum. */
-static lh_status read_moments(const reader *r, const lhi_owned *own,
+static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
                               const char *suffix, const double *sums,
                               float *out, lh_error *err)
 {
@@ -123,8 +123,8 @@ static lh_status read_moments(const reader *r, const lhi_owned *own,
     size_t share = t->n / r->state.replicas + (t->n % r->state.replicas != 0);
     snprintf(name, sizeof name, "%s%s", t->name, suffix);
     LHI_TRY(lhi_st_find(r->moments, name, t->rows, t->columns, &found, err));
-    if (lhi_is_cut(t))
-        return take_moments(r, own, found, sums, out, name, err);
+    if (lhi_is_sliced(t))
+        return read_sliced_moments(r, own, found, sums, out, name, err);
     for (uint32_t p = 0; p < r->state.replicas; p++) {
         size_t first = share * p < t->n ? share * p : t->n;
         size_t n = t->n - first < share ? t->n - first : share;
@@ -143,18 +143,18 @@ static lh_status read_moments(const reader *r, const lhi_owned *own,
 }
 
 static lh_status read_owned(const lhi_train *train, const reader *r,
-                            const lhi_owned *own, lh_error *err)
+                            const lhi_owned_tensor *own, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
     const double *sums =
         r->state.sums +
-        lhi_sums_at(index_of(t), r->state.replicas, r->state.n_moments);
+        lhi_checksum_index(index_of(t), r->state.replicas, r->state.n_moments);
     LHI_TRY(read_weights(r->weights, t, r->piece, err));
-    if (lhi_checksum(lhi_is_cut(t) ? r->piece : t->value,
-                     lhi_whole_values(t) * sizeof *t->value) != sums[0])
+    if (lhi_checksum(lhi_is_sliced(t) ? r->piece : t->value,
+                     lhi_count_full_values(t) * sizeof *t->value) != sums[0])
         return damaged(r->weights_path, t->name, err);
     for (uint32_t k = 0; k < r->state.n_moments; k++)
-        LHI_TRY(read_moments(r, own, lhi_suffixes_of(train)[k],
+        LHI_TRY(read_moments(r, own, lhi_moment_suffixes_of(train)[k],
                              sums + 1 + k * r->state.replicas, own->moments[k],
                              err));
     return LH_OK;
@@ -165,9 +165,9 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
 static lh_status check_header(const char *path, const lh_model *model,
                               const char *const *suffixes, lh_error *err)
 {
-    lhi_shard_layout layout;
+    lhi_safetensors_layout layout;
     struct stat info;
-    LHI_TRY(lhi_shard_layout_make(model, suffixes, &layout, err));
+    LHI_TRY(lhi_safetensors_layout_make(model, suffixes, &layout, err));
     char *header = malloc(layout.len);
     FILE *file = fopen(path, "rb");
     lh_status status = LH_OK;
@@ -191,7 +191,7 @@ static lh_status check_header(const char *path, const lh_model *model,
     if (file)
         fclose(file);
     free(header);
-    lhi_shard_layout_fini(&layout);
+    lhi_safetensors_layout_fini(&layout);
     return status;
 }
 
@@ -201,8 +201,8 @@ static size_t largest_tensor(const lhi_train *train)
     size_t most = 0;
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
-            if (lhi_whole_values(train->chunks[i].owned[j].tensor) > most)
-                most = lhi_whole_values(train->chunks[i].owned[j].tensor);
+            if (lhi_count_full_values(train->chunks[i].owned[j].tensor) > most)
+                most = lhi_count_full_values(train->chunks[i].owned[j].tensor);
     return most;
 }
 
@@ -219,7 +219,7 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
         lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(lhi_input_read(path, LHI_INPUT_STATE, &text, &len, err));
     lh_status status =
-        lhi_state_parse(text, len, path, train->o.model, lhi_n_moments(train),
+        lhi_checkpoint_state_parse(text, len, path, train->o.model, lhi_count_moments(train),
                         options, &r->state, &r->differs, err);
     lh_text_free(text);
     if (status != LH_OK)
@@ -229,7 +229,7 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     LHI_TRY(check_header(r->weights_path, train->o.model, lhi_weight_suffixes,
                          err));
     LHI_TRY(check_header(r->moments_path, train->o.model,
-                         lhi_suffixes_of(train), err));
+                         lhi_moment_suffixes_of(train), err));
     r->piece = malloc((largest_tensor(train) + 1) * sizeof *r->piece);
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }
@@ -247,7 +247,7 @@ static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
 }
 
 /* Checks whether a mandatory file is missing. */
-static bool lacks_files(const char *folder)
+static bool is_missing_files(const char *folder)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
                                         LHI_MOMENTS_FILE};
@@ -260,21 +260,21 @@ static bool lacks_files(const char *folder)
 }
 
 /* Reports changed files that no run reads, since users may edit them. */
-static void compare_sides(const char *folder, const lhi_state *state,
+static void check_auxiliary_files(const char *folder, const lhi_checkpoint_state *state,
                           const lhi_remarks *remarks)
 {
     char text[600];
     double sum;
-    for (int i = 0; i < LHI_N_SIDES && remarks && remarks->say; i++) {
-        if (state->sides[i] < 0 ||
-            (lhi_side_sum(folder, i, &sum, NULL) == LH_OK &&
-             sum == state->sides[i]))
+    for (int i = 0; i < LHI_N_AUXILIARY_FILES && remarks && remarks->print; i++) {
+        if (state->auxiliary[i] < 0 ||
+            (lhi_auxiliary_checksum(folder, i, &sum, NULL) == LH_OK &&
+             sum == state->auxiliary[i]))
             continue;
         snprintf(text, sizeof text,
                  "%.400s/%s: is not what was written; training does not need "
                  "it, other programs do",
-                 folder, lhi_side_files[i]);
-        remarks->say(remarks->context, text);
+                 folder, lhi_auxiliary_files[i]);
+        remarks->print(remarks->context, text);
     }
 }
 
@@ -294,9 +294,9 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
         LHI_TRY(lhi_folder_path(folder, err, "%s", path));
     lh_status status = load_folder(train, &r, folder, options, err);
     if (status == LH_OK)
-        compare_sides(folder, &r.state, remarks);
+        check_auxiliary_files(folder, &r.state, remarks);
     *is_damaged = !r.differs && (status == LH_EINPUT ||
-                                 (status == LH_EIO && lacks_files(folder)));
+                                 (status == LH_EIO && is_missing_files(folder)));
     lhi_st_close(r.weights);
     lhi_st_close(r.moments);
     free(r.state.sums);

@@ -5,16 +5,16 @@
 
 #include <string.h>
 
-uint32_t lhi_n_kept_tensors(const lh_model *model)
+uint32_t lhi_checkpoint_count_tensors(const lh_model *model)
 {
-    return lhi_n_model_tensors(model);
+    return lhi_count_model_tensors(model);
 }
 
-bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
-                        lhi_kept_tensor *out)
+bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
+                        lhi_checkpoint_tensor *out)
 {
-    lhi_model_tensor_of(model, index, out);
-    return !out->copies;
+    lhi_describe_model_tensor(model, index, out);
+    return !out->is_tied_copy;
 }
 
 /* Each step is a bijection of the state for a given word, and of the word for a

@@ -193,7 +193,7 @@ static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
     if (!S_ISREG(info.st_mode))
         return lhi_fail(err, LH_EINPUT, "%s: is not a file", path);
     LHI_TRY(read_at(fd, path, bytes, sizeof bytes, 0, err));
-    len = lhi_get_bytes(bytes, LENGTH);
+    len = lhi_load_little_endian(bytes, LENGTH);
     if (len > MAX_HEADER || len > (uint64_t)info.st_size)
         return lhi_fail(err, LH_EINPUT,
                         "%s: damaged, or no safetensors file: a header of "

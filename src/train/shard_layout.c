@@ -14,10 +14,10 @@ enum { LENGTH = 8 };
 
 const char *const lhi_weight_suffixes[] = {"", NULL};
 const char *const lhi_moment_suffixes[] = {".exp_avg", ".exp_avg_sq", NULL};
-const char *const lhi_late_suffixes[] = {".exp_avg", ".exp_avg_sq",
+const char *const lhi_delayed_suffixes[] = {".exp_avg", ".exp_avg_sq",
                                          ".late_grad", NULL};
 
-static void add_tensor(lhi_text *text, const lhi_kept_tensor *t,
+static void add_tensor(lhi_text *text, const lhi_checkpoint_tensor *t,
                        const char *suffix, uint64_t at)
 {
     lhi_text_printf(text, ",\"%s%s\":{\"dtype\":\"F32\",\"shape\":[%u", t->name,
@@ -28,13 +28,13 @@ static void add_tensor(lhi_text *text, const lhi_kept_tensor *t,
                     at + t->n * sizeof(float));
 }
 
-lh_status lhi_shard_layout_make(const lh_model *model,
+lh_status lhi_safetensors_layout_make(const lh_model *model,
                                 const char *const *suffixes,
-                                lhi_shard_layout *out, lh_error *err)
+                                lhi_safetensors_layout *out, lh_error *err)
 {
-    lhi_shard_layout made = {0};
+    lhi_safetensors_layout made = {0};
     lhi_text text = {0};
-    uint32_t n = lhi_n_kept_tensors(model);
+    uint32_t n = lhi_checkpoint_count_tensors(model);
     uint64_t at = 0;
     while (suffixes[made.n_suffixes])
         made.n_suffixes++;
@@ -44,9 +44,9 @@ lh_status lhi_shard_layout_make(const lh_model *model,
     lhi_text_puts(&text, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t s = 0; s < made.n_suffixes; s++) {
-            lhi_kept_tensor t;
+            lhi_checkpoint_tensor t;
             made.at[(size_t)i * made.n_suffixes + s] = at;
-            if (!lhi_kept_tensor_of(model, i, &t))
+            if (!lhi_checkpoint_get_tensor(model, i, &t))
                 continue;
             add_tensor(&text, &t, suffixes[s], at);
             at += t.n * sizeof(float);
@@ -59,7 +59,7 @@ lh_status lhi_shard_layout_make(const lh_model *model,
         free(made.at);
         return status;
     }
-    lhi_put_bytes((unsigned char *)made.header, LENGTH, made.len - LENGTH);
+    lhi_store_little_endian((unsigned char *)made.header, LENGTH, made.len - LENGTH);
     for (size_t i = 0; i < (size_t)n * made.n_suffixes; i++)
         made.at[i] += made.len;
     made.bytes = made.len + at;
@@ -67,9 +67,9 @@ lh_status lhi_shard_layout_make(const lh_model *model,
     return LH_OK;
 }
 
-void lhi_shard_layout_fini(lhi_shard_layout *layout)
+void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout)
 {
     free(layout->at);
     lh_text_free(layout->header);
-    *layout = (lhi_shard_layout){0};
+    *layout = (lhi_safetensors_layout){0};
 }

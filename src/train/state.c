@@ -9,47 +9,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t lhi_sums_at(uint32_t index, uint32_t replicas, uint32_t n_moments)
+size_t lhi_checksum_index(uint32_t index, uint32_t replicas, uint32_t n_moments)
 {
     return (size_t)index * (1 + n_moments * (size_t)replicas);
 }
 
-size_t lhi_train_sums_size(const lhi_train *train)
+size_t lhi_train_count_checksums(const lhi_train *train)
 {
-    return lhi_sums_at(train->n_tensors, lhi_n_pieces(train),
-                       lhi_n_moments(train));
+    return lhi_checksum_index(train->n_tensors, lhi_count_checkpoint_pieces(train),
+                       lhi_count_moments(train));
 }
 
-static json_t *whole(double x)
+static json_t *json_of_double(double x)
 {
     return json_integer((json_int_t)x);
 }
 
-static json_t *list_of(const double *sums, uint32_t n)
+static json_t *format_list(const double *sums, uint32_t n)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, whole(sums[i])) != 0) {
+        if (json_array_append_new(list, json_of_double(sums[i])) != 0) {
             json_decref(list);
             return NULL;
         }
     return list;
 }
 
-static json_t *sums_of(const lhi_train *train, const double *sums)
+static json_t *format_sums(const lhi_train *train, const double *sums)
 {
     const lh_model *model = train->o.model;
-    uint32_t replicas = lhi_n_pieces(train), n = lhi_n_moments(train);
+    uint32_t replicas = lhi_count_checkpoint_pieces(train), n = lhi_count_moments(train);
     json_t *all = json_object();
-    lhi_kept_tensor t;
-    for (uint32_t i = 0; all && i < lhi_n_kept_tensors(model); i++) {
-        const double *at = sums + lhi_sums_at(i, replicas, n);
-        if (!lhi_kept_tensor_of(model, i, &t))
+    lhi_checkpoint_tensor t;
+    for (uint32_t i = 0; all && i < lhi_checkpoint_count_tensors(model); i++) {
+        const double *at = sums + lhi_checksum_index(i, replicas, n);
+        if (!lhi_checkpoint_get_tensor(model, i, &t))
             continue;
-        json_t *item = json_pack("[o]", whole(at[0]));
+        json_t *item = json_pack("[o]", json_of_double(at[0]));
         for (uint32_t k = 0; item && k < n; k++)
             if (json_array_append_new(
-                    item, list_of(at + 1 + k * replicas, replicas)) != 0) {
+                    item, format_list(at + 1 + k * replicas, replicas)) != 0) {
                 json_decref(item);
                 item = NULL;
             }
@@ -61,14 +61,14 @@ static json_t *sums_of(const lhi_train *train, const double *sums)
     return all;
 }
 
-static json_t *no_shape(json_t *shape)
+static json_t *free_shape(json_t *shape)
 {
     json_decref(shape);
     return NULL;
 }
 
 /* Adds fields that Llama lacks; absent means Llama's value. */
-static json_t *add_family(json_t *shape, const lh_model *m)
+static json_t *add_family_fields(json_t *shape, const lh_model *m)
 {
     const struct {
         const char *key;
@@ -92,7 +92,7 @@ static json_t *add_family(json_t *shape, const lh_model *m)
         {"shared_expert_ffn", m->experts ? m->shared_expert_ffn : 0},
         {"shared_expert_gate", m->experts && m->shared_expert_gate},
         {"sigmoid_router", m->experts && m->router == LH_ROUTER_SIGMOID},
-        {"raw_shares", m->experts && m->raw_shares},
+        {"raw_shares", m->experts && m->unnormalised_scores},
         {"expert_groups", m->experts ? m->expert_groups : 0},
         {"groups_per_token", m->experts ? m->groups_per_token : 0},
         {"mtp_layers", m->mtp_layers},
@@ -101,15 +101,15 @@ static json_t *add_family(json_t *shape, const lh_model *m)
         if (more[i].value &&
             json_object_set_new(shape, more[i].key,
                                 json_integer(more[i].value)) != 0)
-            return no_shape(shape);
+            return free_shape(shape);
     if (shape && m->experts && m->routed_scale > 0 &&
         json_object_set_new(shape, "routed_scale",
                             json_real(m->routed_scale)) != 0)
-        return no_shape(shape);
+        return free_shape(shape);
     return shape;
 }
 
-static json_t *shape_of(const lh_model *model,
+static json_t *format_model(const lh_model *model,
                         const lhi_checkpoint_options *options)
 {
     json_t *shape = json_pack(
@@ -120,12 +120,12 @@ static json_t *shape_of(const lh_model *model,
         "tied_embeddings", (int)model->tied_embeddings, "norm_epsilon",
         options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5, "rope_theta",
         options->rope_theta > 0 ? options->rope_theta : 10000.0);
-    return add_family(shape, model);
+    return add_family_fields(shape, model);
 }
 
 /* Computes the checksum over all fields except "check"; negative: out of
  * memory. */
-static double check_of(json_t *root)
+static double compute_check(json_t *root)
 {
     double sum = -1;
     json_t *copy = json_copy(root);
@@ -141,21 +141,21 @@ static double check_of(json_t *root)
     return sum;
 }
 
-const char *const lhi_side_files[] = {LHI_CONFIG_FILE, LHI_TOKENIZER_FILE};
+const char *const lhi_auxiliary_files[] = {LHI_CONFIG_FILE, LHI_TOKENIZER_FILE};
 
-static json_t *sides_of(const double *sides)
+static json_t *format_auxiliary(const double *sides)
 {
     json_t *all = json_object();
-    for (int i = 0; all && i < LHI_N_SIDES; i++)
+    for (int i = 0; all && i < LHI_N_AUXILIARY_FILES; i++)
         if (sides[i] >= 0 &&
-            json_object_set_new(all, lhi_side_files[i], whole(sides[i])) != 0) {
+            json_object_set_new(all, lhi_auxiliary_files[i], json_of_double(sides[i])) != 0) {
             json_decref(all);
             return NULL;
         }
     return all;
 }
 
-lh_status lhi_state_format(const lhi_train *train,
+lh_status lhi_checkpoint_state_format(const lhi_train *train,
                            const lhi_checkpoint_options *options,
                            const double *sums, const double *sides, char **text,
                            lh_error *err)
@@ -164,12 +164,12 @@ lh_status lhi_state_format(const lhi_train *train,
     json_t *root = json_pack(
         "{s:s, s:I, s:i, s:s*, s:o, s:o, s:o}", "longhaul",
         LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step, "replicas",
-        (int)lhi_n_pieces(train), "recipe", options->recipe, "model",
-        shape_of(model, options), "sums", sums_of(train, sums), "files",
-        sides_of(sides));
-    double check = root ? check_of(root) : -1;
+        (int)lhi_count_checkpoint_pieces(train), "recipe", options->recipe, "model",
+        format_model(model, options), "sums", format_sums(train, sums), "files",
+        format_auxiliary(sides));
+    double check = root ? compute_check(root) : -1;
     char *made = NULL;
-    if (check >= 0 && json_object_set_new(root, "check", whole(check)) == 0)
+    if (check >= 0 && json_object_set_new(root, "check", json_of_double(check)) == 0)
         made = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS);
     json_decref(root);
     if (!made)
@@ -196,14 +196,14 @@ static lh_status read_list(const json_t *list, uint32_t n, const char *name,
 }
 
 static lh_status read_sums(const json_t *all, const char *name,
-                           const lh_model *model, const lhi_state *state,
+                           const lh_model *model, const lhi_checkpoint_state *state,
                            lh_error *err)
 {
     uint32_t replicas = state->replicas, n = state->n_moments;
-    for (uint32_t i = 0; i < lhi_n_kept_tensors(model); i++) {
-        lhi_kept_tensor t;
-        double *to = state->sums + lhi_sums_at(i, replicas, n);
-        if (!lhi_kept_tensor_of(model, i, &t))
+    for (uint32_t i = 0; i < lhi_checkpoint_count_tensors(model); i++) {
+        lhi_checkpoint_tensor t;
+        double *to = state->sums + lhi_checksum_index(i, replicas, n);
+        if (!lhi_checkpoint_get_tensor(model, i, &t))
             continue;
         const json_t *item = json_object_get(all, t.name);
         to[0] = (double)json_integer_value(json_array_get(item, 0));
@@ -216,12 +216,12 @@ static lh_status read_sums(const json_t *all, const char *name,
     return LH_OK;
 }
 
-static lh_status check_same(const json_t *root, const char *name,
+static lh_status check_match(const json_t *root, const char *name,
                             const lh_model *model,
                             const lhi_checkpoint_options *options,
                             lh_error *err)
 {
-    json_t *shape = shape_of(model, options);
+    json_t *shape = format_model(model, options);
     const char *recipe = json_string_value(json_object_get(root, "recipe"));
     bool same = json_equal(shape, json_object_get(root, "model"));
     json_decref(shape);
@@ -238,7 +238,7 @@ static lh_status check_same(const json_t *root, const char *name,
 static lh_status read_state(json_t *root, const char *name,
                             const lh_model *model, uint32_t n_moments,
                             const lhi_checkpoint_options *options,
-                            lhi_state *out, bool *differs, lh_error *err)
+                            lhi_checkpoint_state *out, bool *differs, lh_error *err)
 {
     const char *format = json_string_value(json_object_get(root, "longhaul"));
     json_int_t step = json_integer_value(json_object_get(root, "step"));
@@ -254,20 +254,20 @@ static lh_status read_state(json_t *root, const char *name,
                         "%s: is of format %.40s, this version reads %s", name,
                         format, LHI_CHECKPOINT_FORMAT);
     *differs = false;
-    if (check_of(root) != check || step < 0 || replicas < 1 ||
+    if (compute_check(root) != check || step < 0 || replicas < 1 ||
         replicas > UINT16_MAX)
         return damaged(name, err);
     *differs = true;
-    LHI_TRY(check_same(root, name, model, options, err));
+    LHI_TRY(check_match(root, name, model, options, err));
     *differs = false;
-    lhi_state state = {.step = (uint64_t)step,
+    lhi_checkpoint_state state = {.step = (uint64_t)step,
                        .replicas = (uint32_t)replicas,
                        .n_moments = n_moments};
     size_t n =
-        lhi_sums_at(lhi_n_kept_tensors(model), state.replicas, n_moments);
-    for (int i = 0; i < LHI_N_SIDES; i++) {
-        const json_t *sum = json_object_get(files, lhi_side_files[i]);
-        state.sides[i] = sum ? (double)json_integer_value(sum) : -1;
+        lhi_checksum_index(lhi_checkpoint_count_tensors(model), state.replicas, n_moments);
+    for (int i = 0; i < LHI_N_AUXILIARY_FILES; i++) {
+        const json_t *sum = json_object_get(files, lhi_auxiliary_files[i]);
+        state.auxiliary[i] = sum ? (double)json_integer_value(sum) : -1;
     }
     if (!(state.sums = calloc(n, sizeof *state.sums)))
         return lhi_fail_nomem(err);
@@ -281,9 +281,9 @@ static lh_status read_state(json_t *root, const char *name,
     return LH_OK;
 }
 
-lh_status lhi_state_parse(const char *text, size_t len, const char *name,
+lh_status lhi_checkpoint_state_parse(const char *text, size_t len, const char *name,
                           const lh_model *model, uint32_t n_moments,
-                          const lhi_checkpoint_options *options, lhi_state *out,
+                          const lhi_checkpoint_options *options, lhi_checkpoint_state *out,
                           bool *differs, lh_error *err)
 {
     json_error_t why;

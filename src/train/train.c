@@ -62,7 +62,7 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     return LH_OK;
 }
 
-void lhi_train_predict(double n_values, double n_tied, double n_sharded,
+void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
                        uint32_t n_replicas, uint32_t n_shards, bool staged,
                        bool delayed, double bytes[LH_N_MEMORY_KINDS])
 {
@@ -79,21 +79,21 @@ void lhi_train_predict(double n_values, double n_tied, double n_sharded,
 double lhi_train_bytes(double n_values, uint32_t n_replicas)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
-    lhi_train_predict(n_values, 0, 0, n_replicas, n_replicas, false, false,
+    lhi_train_predict_memory(n_values, 0, 0, n_replicas, n_replicas, false, false,
                       bytes);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         sum += bytes[i];
     return sum;
 }
 
-double lhi_train_notes(uint32_t n_chunks, uint32_t n_tensors)
+double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors)
 {
     return (double)sizeof(lhi_train) +
            n_chunks * (double)(sizeof(uint32_t) + sizeof(lhi_train_chunk)) +
-           n_tensors * (double)sizeof(lhi_owned);
+           n_tensors * (double)sizeof(lhi_owned_tensor);
 }
 
-void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
+void lhi_train_add_memory(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
 {
     bytes[LH_MEMORY_MOMENTS] += (int64_t)lhi_arena_used(train->moments);
     bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(train->gradients);
@@ -103,14 +103,14 @@ void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
 }
 
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
-                              lhi_train_lot_kind kind, lh_error *err)
+                              lhi_train_bucket_kind kind, lh_error *err)
 {
-    uint32_t shards = lhi_shards_of(train, kind);
-    uint32_t replicas = kind == LHI_LOT_EXPERTS ? train->o.n_expert_replicas
+    uint32_t shards = lhi_bucket_count_shards(train, kind);
+    uint32_t replicas = kind == LHI_BUCKET_EXPERTS ? train->o.n_expert_replicas
                                                 : train->o.n_replicas;
-    lhi_train_lot *lot = &chunk->lots[kind];
+    lhi_train_bucket *lot = &chunk->buckets[kind];
     size_t n = lot->piece;
-    float *moments[LHI_MOST_MOMENTS] = {NULL};
+    float *moments[LHI_MAX_MOMENTS] = {NULL};
     bool made = true;
     bool arrays = shards > 1 && !train->o.staged && n > 0;
     bool sums = (replicas > 1 || train->o.staged) && n > 0;
@@ -118,36 +118,36 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
         lot->array = LHI_NEW(train->buffers, float, n *shards);
     if (sums)
         lot->sums = LHI_NEW(train->gradients, float, n);
-    for (uint32_t k = 0; k < lhi_n_moments(train); k++)
+    for (uint32_t k = 0; k < lhi_count_moments(train); k++)
         made = (moments[k] = LHI_NEW(train->moments, float, n)) && made;
     if (!made || (arrays && !lot->array) || (sums && !lot->sums))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
-        lhi_owned *own = &chunk->owned[i];
-        if (lhi_lot_of(train, own->tensor) != kind)
+        lhi_owned_tensor *own = &chunk->owned[i];
+        if (lhi_bucket_of(train, own->tensor) != kind)
             continue;
-        for (uint32_t k = 0; k < lhi_n_moments(train); k++)
-            own->moments[k] = moments[k] + own->at;
-        own->gradient = sums ? lot->sums + own->at : own->tensor->gradient;
+        for (uint32_t k = 0; k < lhi_count_moments(train); k++)
+            own->moments[k] = moments[k] + own->offset_in_piece;
+        own->gradient = sums ? lot->sums + own->offset_in_piece : own->tensor->gradient;
     }
     return LH_OK;
 }
 
 /* Returns the number of tally entries per slice. */
-static uint32_t places_of(const lhi_train *train, lhi_train_lot_kind lot)
+static uint32_t count_tally_entries(const lhi_train *train, lhi_train_bucket_kind lot)
 {
     const lhi_train_options *o = &train->o;
-    return o->n_replicas * o->n_tensor / lhi_slicers_of(train, lot);
+    return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, lot);
 }
 
 /* An expert's shard consists of full checkpoint pieces or, if the expert is
  * sliced, of full tally entries. */
-size_t lhi_share_of(const lhi_train *train, lhi_train_lot_kind lot, size_t n)
+size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot, size_t n)
 {
-    uint32_t shards = lhi_shards_of(train, lot), pieces = shards;
-    if (lot == LHI_LOT_EXPERTS)
-        pieces = lhi_slicers_of(train, lot) > 1 ? places_of(train, lot)
-                                                : lhi_n_pieces(train);
+    uint32_t shards = lhi_bucket_count_shards(train, lot), pieces = shards;
+    if (lot == LHI_BUCKET_EXPERTS)
+        pieces = lhi_bucket_count_slices(train, lot) > 1 ? count_tally_entries(train, lot)
+                                                : lhi_count_checkpoint_pieces(train);
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
@@ -157,21 +157,21 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
     lhi_device *device = train->device;
     uint32_t c = chunk->chunk;
     chunk->n_tensors = device->ops->n_tensors(device, c);
-    chunk->owned = LHI_NEW(train->mem, lhi_owned, chunk->n_tensors);
+    chunk->owned = LHI_NEW(train->mem, lhi_owned_tensor, chunk->n_tensors);
     if (!chunk->owned)
         return lhi_fail_nomem(err);
     size_t offset = 0;
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
-        lhi_owned *own = &chunk->owned[i];
+        lhi_owned_tensor *own = &chunk->owned[i];
         lhi_tensor *tensor = device->ops->tensor(device, c, i);
         own->tensor = tensor;
         own->offset = offset;
         offset += tensor->n;
-        lhi_train_lot_kind kind = lhi_lot_of(train, tensor);
-        own->share = lhi_share_of(train, kind, tensor->n);
-        own->at = chunk->lots[kind].piece;
-        chunk->lots[kind].piece += own->share;
-        own->first = own->share * lhi_shard_of(train, kind);
+        lhi_train_bucket_kind kind = lhi_bucket_of(train, tensor);
+        own->share = lhi_values_per_shard(train, kind, tensor->n);
+        own->offset_in_piece = chunk->buckets[kind].piece;
+        chunk->buckets[kind].piece += own->share;
+        own->first = own->share * lhi_bucket_shard(train, kind);
         if (own->first > tensor->n)
             own->first = tensor->n;
         own->n = tensor->n - own->first < own->share ? tensor->n - own->first
@@ -187,9 +187,9 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
             train->head_chunk = tensor->tied_chunk;
         }
     }
-    LHI_TRY(make_buffers(train, chunk, LHI_LOT_MOST, err));
+    LHI_TRY(make_buffers(train, chunk, LHI_BUCKET_DEFAULT, err));
     return train->o.n_expert_replicas
-               ? make_buffers(train, chunk, LHI_LOT_EXPERTS, err)
+               ? make_buffers(train, chunk, LHI_BUCKET_EXPERTS, err)
                : LH_OK;
 }
 
@@ -203,16 +203,16 @@ static lh_status make_chunks(lhi_train *train, lh_error *err)
     for (uint32_t i = 0; i < n; i++)
         mine[i] = train->o.mine[i];
     train->o.mine = mine;
-    train->k = lhi_kernels_best();
-    train->n_tensors = lhi_n_kept_tensors(train->o.model);
+    train->k = lhi_kernels_find_fastest();
+    train->n_tensors = lhi_checkpoint_count_tensors(train->o.model);
     for (uint32_t i = 0; i < n; i++) {
         train->chunks[i].chunk = mine[i];
         LHI_TRY(make_chunk(train, &train->chunks[i], err));
     }
-    const lhi_owned *end = train->embedding ? train->embedding : train->head;
+    const lhi_owned_tensor *end = train->embedding ? train->embedding : train->head;
     if (end && !(train->embedding && train->head)) {
-        train->theirs = LHI_NEW(train->buffers, float, end->n);
-        if (!train->theirs)
+        train->peer_gradient = LHI_NEW(train->buffers, float, end->n);
+        if (!train->peer_gradient)
             return lhi_fail_nomem(err);
     }
     return LH_OK;
@@ -278,14 +278,14 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
 }
 
 /* Copies a tensor's values into the exchange array, or back. */
-static void move(const lhi_train *train, const lhi_train_chunk *chunk,
-                 const lhi_owned *own, float *values, bool back)
+static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
+                 const lhi_owned_tensor *own, float *values, bool back)
 {
-    lhi_train_lot_kind kind = lhi_lot_of(train, own->tensor);
-    const lhi_train_lot *lot = &chunk->lots[kind];
-    for (uint32_t r = 0; r < lhi_shards_of(train, kind); r++) {
+    lhi_train_bucket_kind kind = lhi_bucket_of(train, own->tensor);
+    const lhi_train_bucket *lot = &chunk->buckets[kind];
+    for (uint32_t r = 0; r < lhi_bucket_count_shards(train, kind); r++) {
         size_t first = own->share * r, n = own->share;
-        float *at = lot->array + r * lot->piece + own->at;
+        float *at = lot->array + r * lot->piece + own->offset_in_piece;
         if (first > own->tensor->n)
             first = own->tensor->n;
         if (n > own->tensor->n - first)
@@ -300,78 +300,78 @@ static void move(const lhi_train *train, const lhi_train_chunk *chunk,
 }
 
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
-                          lhi_train_lot_kind lot, float **values, size_t *n)
+                          lhi_train_bucket_kind lot, float **values, size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *n = 0;
-    if (!c || !c->lots[lot].array)
+    if (!c || !c->buckets[lot].array)
         return;
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        if (lhi_lot_of(train, c->owned[i].tensor) == lot)
-            move(train, c, &c->owned[i], c->owned[i].tensor->value, false);
-    *values = c->lots[lot].array;
-    *n = c->lots[lot].piece * lhi_shards_of(train, lot);
+        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, false);
+    *values = c->buckets[lot].array;
+    *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
 }
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     for (uint32_t i = 0; c && i < c->n_tensors; i++)
-        if (c->lots[lhi_lot_of(train, c->owned[i].tensor)].array)
-            move(train, c, &c->owned[i], c->owned[i].tensor->value, true);
+        if (c->buckets[lhi_bucket_of(train, c->owned[i].tensor)].array)
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
 static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
-                           lhi_train_lot_kind lot)
+                           lhi_train_bucket_kind lot)
 {
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        if (lhi_lot_of(train, c->owned[i].tensor) == lot)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
             memcpy(c->owned[i].gradient, c->owned[i].tensor->gradient,
                    c->owned[i].n * sizeof(float));
 }
 
-float *lhi_train_sums(lhi_train *train, uint32_t chunk, lhi_train_lot_kind lot,
+float *lhi_train_get_sums(lhi_train *train, uint32_t chunk, lhi_train_bucket_kind lot,
                       size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    *n = c && c->lots[lot].sums ? c->lots[lot].piece : 0;
-    return c ? c->lots[lot].sums : NULL;
+    *n = c && c->buckets[lot].sums ? c->buckets[lot].piece : 0;
+    return c ? c->buckets[lot].sums : NULL;
 }
 
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
-                         lhi_train_lot_kind lot, const float **values,
+                         lhi_train_bucket_kind lot, const float **values,
                          size_t *n, float **out)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *out = NULL;
     *n = 0;
-    if (!c || !c->lots[lot].sums)
+    if (!c || !c->buckets[lot].sums)
         return;
-    if (!c->lots[lot].array) { /* all values are owned here */
+    if (!c->buckets[lot].array) { /* all values are owned here */
         copy_gradients(train, c, lot);
         return;
     }
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        if (lhi_lot_of(train, c->owned[i].tensor) == lot)
-            move(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
-    *values = c->lots[lot].array;
-    *out = c->lots[lot].sums;
-    *n = c->lots[lot].piece * lhi_shards_of(train, lot);
+        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
+    *values = c->buckets[lot].array;
+    *out = c->buckets[lot].sums;
+    *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
 }
 
-lhi_train_pair lhi_train_tied(lhi_train *train)
+lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train)
 {
-    const lhi_owned *end = train->embedding ? train->embedding : train->head;
+    const lhi_owned_tensor *end = train->embedding ? train->embedding : train->head;
     bool has_head = end && end == train->head;
-    if (!train->theirs)
-        return (lhi_train_pair){.n = 0};
-    return (lhi_train_pair){
+    if (!train->peer_gradient)
+        return (lhi_train_tied_pair){.n = 0};
+    return (lhi_train_tied_pair){
         .my_chunk = has_head ? train->head_chunk : train->embedding_chunk,
         .other_chunk = has_head ? train->embedding_chunk : train->head_chunk,
         .mine = end->gradient,
-        .theirs = train->theirs,
+        .theirs = train->peer_gradient,
         .n = end->n,
     };
 }
@@ -380,13 +380,13 @@ lhi_train_pair lhi_train_tied(lhi_train *train)
  * not be distinguished. */
 static void add_tied(lhi_train *train)
 {
-    lhi_owned *a = train->embedding, *b = train->head;
+    lhi_owned_tensor *a = train->embedding, *b = train->head;
     if (a && b) {
         train->k->add(a->gradient, b->gradient, a->n);
         memcpy(b->gradient, a->gradient, a->n * sizeof *a->gradient);
     } else if (a || b) {
         a = a ? a : b;
-        train->k->add(a->gradient, train->theirs, a->n);
+        train->k->add(a->gradient, train->peer_gradient, a->n);
     }
 }
 
@@ -406,14 +406,14 @@ static double *losses_of(const lhi_train *train, double *tally)
 
 /* Returns the number of values in this rank's slice that it contributes to the
  * norm. */
-static size_t count_told(const lhi_train *train, const lhi_owned *own)
+static size_t count_contributed(const lhi_train *train, const lhi_owned_tensor *own)
 {
-    lhi_train_lot_kind lot = lhi_lot_of(train, own->tensor);
-    if (own == train->head || own->tensor->balances || lhi_follows(train, lot))
+    lhi_train_bucket_kind lot = lhi_bucket_of(train, own->tensor);
+    if (own == train->head || own->tensor->balances || lhi_bucket_is_follower(train, lot))
         return 0;
-    if (lot == LHI_LOT_EXPERTS)
+    if (lot == LHI_BUCKET_EXPERTS)
         return own->tensor->n;
-    return lhi_slice_own(&own->tensor->slice, train->o.tensor);
+    return lhi_slice_count_own_values(&own->tensor->slice, train->o.tensor);
 }
 
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
@@ -437,18 +437,18 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
 /* Fills in a tensor's sums of squares; `tally`: its entries, by tensor-parallel
  * rank and replica. Unsharded values are summed as if sharded, so that the norm
  * is equal to the last bit. */
-static void tally_squares(const lhi_train *train, const lhi_owned *own,
+static void tally_squares(const lhi_train *train, const lhi_owned_tensor *own,
                           double *tally)
 {
-    size_t told = count_told(train, own);
+    size_t told = count_contributed(train, own);
     size_t end = told > own->first ? told - own->first : 0;
     if (end == 0)
         return;
     uint32_t replicas = train->o.n_replicas;
     size_t n = own->n, share = n / replicas + (n % replicas != 0);
-    if (lhi_lot_of(train, own->tensor) == LHI_LOT_EXPERTS) {
+    if (lhi_bucket_of(train, own->tensor) == LHI_BUCKET_EXPERTS) {
         /* As many entries of the slice as belong to each shard. */
-        uint32_t all = places_of(train, LHI_LOT_EXPERTS);
+        uint32_t all = count_tally_entries(train, LHI_BUCKET_EXPERTS);
         share = own->tensor->n / all + (own->tensor->n % all != 0);
         replicas = all / train->o.n_expert_shards;
         tally +=
@@ -476,7 +476,7 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
     add_tied(train);
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
-            const lhi_owned *own = &train->chunks[i].owned[j];
+            const lhi_owned_tensor *own = &train->chunks[i].owned[j];
             size_t at = (size_t)own->tensor->index * train->o.n_tensor *
                         train->o.n_replicas;
             tally_squares(train, own, tally + at);

@@ -47,11 +47,11 @@ typedef struct lhi_train lhi_train;
 
 /* Buckets: a chunk's tensors by the ranks that exchange them: all replicas; or,
  * for experts in disjoint groups, the replicas with the same experts. */
-typedef enum lhi_train_lot_kind {
-    LHI_LOT_MOST,
-    LHI_LOT_EXPERTS,
-    LHI_N_TRAIN_LOTS
-} lhi_train_lot_kind;
+typedef enum lhi_train_bucket_kind {
+    LHI_BUCKET_DEFAULT,
+    LHI_BUCKET_EXPERTS,
+    LHI_N_TRAIN_BUCKETS
+} lhi_train_bucket_kind;
 
 /* Options for one rank's training. */
 typedef struct lhi_train_options {
@@ -62,7 +62,7 @@ typedef struct lhi_train_options {
     /* Owned values are divided among n_shards replicas; `shard` is this one's
      * index. Further replicas are divided in the same way. 0: among all. */
     uint32_t shard, n_shards;
-    bool follows; /* another replica contributes the same shard */
+    bool is_follower; /* another replica contributes the same shard */
     /* Shard of each replica, UINT32_MAX for followers; borrowed. NULL: the
      * first replicas, in order. */
     const uint32_t *shard_of;
@@ -72,7 +72,7 @@ typedef struct lhi_train_options {
      * is_expert_follower and expert_shard_of correspond to `is_follower` and
      * `shard_of`. */
     uint32_t n_expert_replicas, expert_replica, n_expert_shards, expert_shard;
-    bool expert_follows;
+    bool is_expert_follower;
     const uint32_t *expert_shard_of;
     /* Ranks with slices of the same experts, and this one's index; 0, 0:
      * experts are not sliced. */
@@ -84,7 +84,7 @@ typedef struct lhi_train_options {
      * a tensor in the bucket, counted replica by replica, gets the arrays of
      * all holders, concatenated. gets[0] is its own size; gets is NULL on other
      * ranks. All call it in the same order. */
-    lh_status (*collect)(void *context, lhi_train_lot_kind lot,
+    lh_status (*gather_slices)(void *context, lhi_train_bucket_kind lot,
                          const float *mine, size_t n, float *all,
                          const size_t *gets, lh_error *err);
     uint64_t steps;  /* entire run, for the learning-rate schedule */
@@ -102,7 +102,7 @@ typedef struct lhi_train_options {
     /* For staged training: gathers a chunk's tensor before its values are
      * written; LH_NONE: releases them. Called on all replicas in the same
      * order. */
-    lh_status (*show)(void *context, uint32_t chunk, uint32_t tensor,
+    lh_status (*gather_tensor)(void *context, uint32_t chunk, uint32_t tensor,
                       lh_error *err);
     void *context; /* argument for both callbacks */
 } lhi_train_options;
@@ -119,14 +119,14 @@ double lhi_train_bytes(double n_values, uint32_t n_replicas);
  * embedding whose other copy is on another rank, or 0; n_sharded: sharded
  * values. Staged training has no exchange arrays. n_shards and delayed as in
  * lhi_train_options. */
-void lhi_train_predict(double n_values, double n_tied, double n_sharded,
+void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
                        uint32_t n_replicas, uint32_t n_shards, bool staged,
                        bool delayed, double bytes[LH_N_MEMORY_KINDS]);
 /* Returns the bookkeeping bytes for n_tensors tensors in n_chunks chunks,
  * counted as scratch. */
-double lhi_train_notes(uint32_t n_chunks, uint32_t n_tensors);
+double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors);
 /* Adds the actual bytes to bytes[]. */
-void lhi_train_held(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
+void lhi_train_add_memory(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
 
 /* Makes a rank's training. `device` is borrowed and must have tensors. */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
@@ -143,7 +143,7 @@ uint64_t lhi_train_step(const lhi_train *train);
  * one shard. Experts in their own bucket use n_expert_shards and expert_shard.
  */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
-                          lhi_train_lot_kind lot, float **values, size_t *n);
+                          lhi_train_bucket_kind lot, float **values, size_t *n);
 /* Copies the gathered arrays back into the tensors. */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
@@ -152,10 +152,10 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk);
  * n_shards values. With several sites their sums must be added. With one
  * replica n is 0. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
-                         lhi_train_lot_kind lot, const float **values,
+                         lhi_train_bucket_kind lot, const float **values,
                          size_t *n, float **out);
 /* Returns a bucket's current gradient sums and their number. */
-float *lhi_train_sums(lhi_train *train, uint32_t chunk, lhi_train_lot_kind lot,
+float *lhi_train_get_sums(lhi_train *train, uint32_t chunk, lhi_train_bucket_kind lot,
                       size_t *n);
 
 /* A range in every replica's piece. Parts serve chunks that are sharded
@@ -170,72 +170,72 @@ typedef struct lhi_train_range {
 typedef struct lhi_train_part {
     uint32_t chunk;
     size_t base; /* chunk value at which `room` starts */
-    lhi_train_range of[LHI_N_TRAIN_LOTS];
+    lhi_train_range of[LHI_N_TRAIN_BUCKETS];
 } lhi_train_part;
 
 /* Returns the part that covers tensors `first` to `first + n_tensors - 1`. */
-lhi_train_part lhi_train_part_of(const lhi_train *train, uint32_t chunk,
+lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
                                  uint32_t first, uint32_t n_tensors);
 
 /* Piece sizes in a bucket. */
-typedef struct lhi_train_pieces {
+typedef struct lhi_train_piece_sizes {
     size_t all, values, gradients; /* of these sharded */
-} lhi_train_pieces;
+} lhi_train_piece_sizes;
 /* Returns the piece sizes of a chunk's bucket. */
-lhi_train_pieces lhi_train_pieces_of(const lhi_train *train, uint32_t chunk,
-                                     lhi_train_lot_kind lot);
+lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train, uint32_t chunk,
+                                     lhi_train_bucket_kind lot);
 /* Copies this replica's values into its range of the array. */
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
-                           lhi_train_lot_kind lot, float *array);
+                           lhi_train_bucket_kind lot, float *array);
 /* Copies all replicas' values out of the array. */
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
-                             lhi_train_lot_kind lot, const float *array,
+                             lhi_train_bucket_kind lot, const float *array,
                              float *room);
 /* Copies all gradients into the array. */
 void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
-                              lhi_train_lot_kind lot, const float *room,
+                              lhi_train_bucket_kind lot, const float *room,
                               float *array);
 /* Stores the reduce-scatter's sums for a range in the piece; `adds`: adds them
  * to those of earlier groups. */
-void lhi_train_take_sums(lhi_train *train, uint32_t chunk,
-                         lhi_train_lot_kind lot, lhi_train_range range,
+void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
+                         lhi_train_bucket_kind lot, lhi_train_range range,
                          const float *sums, bool adds);
 /* Moves the replica's sharded pieces to permanent storage after values were
  * made or loaded, and finalises the device. */
-lh_status lhi_train_settle(lhi_train *train, lh_error *err);
+lh_status lhi_train_finalise(lhi_train *train, lh_error *err);
 
 /* Training state of a tensor for migration, after the update and the all-gather
  * of every chunk: its values and this replica's piece of the moments. Ranks in
  * one replica have the same piece wherever the tensor is. The arrays are
  * borrowed. */
-enum { LHI_MOST_MOMENTS = 3 }; /* mean, square, and delayed gradients */
+enum { LHI_MAX_MOMENTS = 3 }; /* mean, square, and delayed gradients */
 /* Training state of one tensor; borrowed arrays. */
-typedef struct lhi_train_carried {
+typedef struct lhi_train_tensor_state {
     uint32_t chunk, index; /* index: in the model's order */
     uint32_t n;            /* moments: 2, or 3 with delayed gradients */
-    float *values, *moments[LHI_MOST_MOMENTS];
+    float *values, *moments[LHI_MAX_MOMENTS];
     size_t n_values, n_moments; /* values in each array */
-} lhi_train_carried;
+} lhi_train_tensor_state;
 /* Returns the number of tensors in all chunks of the rank. */
-uint32_t lhi_train_n_carried(const lhi_train *train);
+uint32_t lhi_train_count_tensor_states(const lhi_train *train);
 /* Returns the state of the i-th one. */
-lhi_train_carried lhi_train_carry(lhi_train *train, uint32_t i);
+lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
 /* Sets the number of completed steps after all state has been migrated. */
-void lhi_train_go_on(lhi_train *train, uint64_t step);
+void lhi_train_set_step(lhi_train *train, uint64_t step);
 
 /* A tied embedding whose other copy is on another rank in the same replica:
  * send `mine` (n values, also with one replica) to the rank with chunk
  * `other_chunk`, and receive into `theirs`, after the reduce-scatter of chunk
  * `my_chunk`. n = 0: nothing to exchange. */
-typedef struct lhi_train_pair {
+typedef struct lhi_train_tied_pair {
     uint32_t my_chunk, other_chunk;
     const float *mine;
     float *theirs;
     size_t n;
-} lhi_train_pair;
+} lhi_train_tied_pair;
 /* Returns the pair. */
-lhi_train_pair lhi_train_tied(lhi_train *train);
+lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
 
 /* Returns the size of a tally: numbers to sum over all ranks. Each entry is
  * filled by one rank and 0 (or absent) on the others, so that any order of
@@ -264,12 +264,12 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
                                      lh_error *err);
 /* Returns the loss from the summed tally. */
-lh_status lhi_train_validated(lhi_train *train, const double *tally,
+lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
                               double *loss, lh_error *err);
 
 /* Receiver for remarks that are not errors. */
 typedef struct lhi_remarks {
-    void (*say)(void *context, const char *text); /* may be NULL */
+    void (*print)(void *context, const char *text); /* may be NULL */
     void *context;
 } lhi_remarks;
 
@@ -285,7 +285,7 @@ lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err);
 void lhi_folder_lock_release(lhi_folder_lock *lock); /* NULL is fine */
 /* Removes stale files of killed runs from a folder whose lock the caller holds.
  * A checkpoint that was about to be replaced gets its name back. */
-lh_status lhi_tidy_folder(const char *path, lh_error *err);
+lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);
 
 /* Checkpoints: docs/formats/checkpoint.md. Save between steps: after the update
  * and the all-gather (lhi_train_gathered) of every chunk. `folder` is a shared
@@ -315,7 +315,7 @@ typedef struct lhi_checkpoint_options {
 } lhi_checkpoint_options;
 
 /* Returns the number of checksums. */
-size_t lhi_train_sums_size(const lhi_train *train);
+size_t lhi_train_count_checksums(const lhi_train *train);
 /* Creates the temporary folder and its files. */
 lh_status lhi_train_save_begin(lhi_train *train,
                                const lhi_checkpoint_options *options,

@@ -54,7 +54,7 @@ static double sum_losses(const lhi_train *train, const double *tally,
 
 /* Moves balancing biases towards experts that were chosen less often
  * (arXiv:2408.15664, algorithm 1). */
-static void move(const lhi_train *train, const lhi_owned *own,
+static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
                  const float *gradient)
 {
     float by = (float)train->o.balance_bias;
@@ -63,11 +63,11 @@ static void move(const lhi_train *train, const lhi_owned *own,
             own->value[i] += gradient[i] < 0 ? by : -by;
 }
 
-static void update(const lhi_train *train, const lhi_owned *own,
+static void update(const lhi_train *train, const lhi_owned_tensor *own,
                    const float *gradient, lhi_adamw how)
 {
     if (own->tensor->balances) {
-        move(train, own, gradient);
+        move_bias(train, own, gradient);
         return;
     }
     if (!own->tensor->decays)
@@ -78,7 +78,7 @@ static void update(const lhi_train *train, const lhi_owned *own,
 
 /* Applies the gradients stored by the previous step, clipped there, and stores
  * this step's. The first step applies nothing, not even weight decay. */
-static void update_late(const lhi_train *train, const lhi_owned *own,
+static void update_delayed(const lhi_train *train, const lhi_owned_tensor *own,
                         lhi_adamw how)
 {
     float scale = own->tensor->balances ? 1 : how.scale;
@@ -121,9 +121,9 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
         how.scale = (float)(o->clip / (r.norm + 1e-6));
     for (uint32_t i = 0; i < o->n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
-            const lhi_owned *own = &train->chunks[i].owned[j];
+            const lhi_owned_tensor *own = &train->chunks[i].owned[j];
             if (o->delayed)
-                update_late(train, own, how);
+                update_delayed(train, own, how);
             else
                 update(train, own, own->gradient, how);
         }
@@ -132,7 +132,7 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
     return LH_OK;
 }
 
-lh_status lhi_train_validated(lhi_train *train, const double *tally,
+lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
                               double *loss, lh_error *err)
 {
     uint64_t tokens;

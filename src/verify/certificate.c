@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_CLAIMS = 12 };
+enum { MAX_STATEMENTS = 12 };
 
 /* One checked statement with its text. */
 typedef struct statement {
@@ -20,23 +20,23 @@ typedef struct statement {
 struct lh_claims {
     lhi_arena *mem;
     uint32_t n;
-    statement all[MOST_CLAIMS];
+    statement all[MAX_STATEMENTS];
     bool no_memory;
 };
 
 /* State while checking. */
-typedef struct court {
+typedef struct checker {
     const lh_pipeline *p;
     const lh_schedule *schedule; /* or NULL */
     const lh_certificate *c;
     lh_claims *out;
-} court;
+} checker;
 
-static void say(court *k, lh_claim_status status, const char *format, ...)
+static void add_statement(checker *k, lh_claim_status status, const char *format, ...)
     LHI_PRINTF(3, 4);
 
 /* Appends a formatted statement. */
-static void say(court *k, lh_claim_status status, const char *format, ...)
+static void add_statement(checker *k, lh_claim_status status, const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -44,7 +44,7 @@ static void say(court *k, lh_claim_status status, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     char *copy = lhi_arena_strdup(k->out->mem, text);
-    if (copy && k->out->n < MOST_CLAIMS)
+    if (copy && k->out->n < MAX_STATEMENTS)
         k->out->all[k->out->n++] = (statement){status, copy};
     else
         k->out->no_memory = true;
@@ -53,7 +53,7 @@ static void say(court *k, lh_claim_status status, const char *format, ...)
 /* --- pipeline and schedule ------------------------------------------------ */
 
 /* Checks the pipeline's hash. */
-static lh_status judge_pipeline(court *k, lh_error *err)
+static lh_status check_pipeline(checker *k, lh_error *err)
 {
     char *text, hash[32];
     size_t len;
@@ -66,9 +66,9 @@ static lh_status judge_pipeline(court *k, lh_error *err)
     lh_text_free(text);
     snprintf(hash, sizeof hash, "fnv1a64:%016" PRIx64, value);
     if (strcmp(hash, k->c->pipeline_hash) == 0)
-        say(k, LH_CLAIM_VERIFIED, "the certificate is for this pipeline");
+        add_statement(k, LH_CLAIM_VERIFIED, "the certificate is for this pipeline");
     else
-        say(k, LH_CLAIM_WRONG,
+        add_statement(k, LH_CLAIM_WRONG,
             "the certificate is for another pipeline: %.40s, not %s",
             k->c->pipeline_hash, hash);
     return LH_OK;
@@ -76,7 +76,7 @@ static lh_status judge_pipeline(court *k, lh_error *err)
 
 /* Checks that W passes are undivided, or in the number of parts that the bound
  * covers. */
-static bool has_parts(const court *k, const lh_schedule *s)
+static bool has_parts(const checker *k, const lh_schedule *s)
 {
     for (uint32_t d = 0; d < lh_schedule_n_devices(s); d++) {
         uint32_t n;
@@ -89,7 +89,7 @@ static bool has_parts(const court *k, const lh_schedule *s)
 }
 
 /* Checks a schedule's validity and makespan. */
-static lh_status judge_schedule(court *k, const lh_schedule *s,
+static lh_status check_schedule(checker *k, const lh_schedule *s,
                                 const char *name, int64_t claimed_ns,
                                 lh_error *err)
 {
@@ -97,19 +97,19 @@ static lh_status judge_schedule(court *k, const lh_schedule *s,
     LHI_TRY(lh_check(k->p, s, &v, err));
     int64_t ns = lh_verdict_makespan(v);
     if (!lh_verdict_valid(v))
-        say(k, LH_CLAIM_WRONG, "%s is not valid: %.200s", name,
+        add_statement(k, LH_CLAIM_WRONG, "%s is not valid: %.200s", name,
             lh_verdict_violation(v, 0));
     else if (ns != claimed_ns)
-        say(k, LH_CLAIM_WRONG,
+        add_statement(k, LH_CLAIM_WRONG,
             "%s is valid and takes %" PRId64 " ns, not %" PRId64 " ns", name,
             ns, claimed_ns);
     else if (!has_parts(k, s))
-        say(k, LH_CLAIM_UNVERIFIED,
+        add_statement(k, LH_CLAIM_UNVERIFIED,
             "%s takes %" PRId64 " ns, but cuts weight-gradient passes into "
             "other parts than the bound holds for",
             name, ns);
     else
-        say(k, LH_CLAIM_VERIFIED, "%s is valid and takes %" PRId64 " ns", name,
+        add_statement(k, LH_CLAIM_VERIFIED, "%s is valid and takes %" PRId64 " ns", name,
             ns);
     lh_verdict_free(v);
     return LH_OK;
@@ -118,13 +118,13 @@ static lh_status judge_schedule(court *k, const lh_schedule *s,
 /* --- closed forms --------------------------------------------------------- */
 
 /* Recomputes a closed form and compares its terms. */
-static lh_status judge_form(court *k, lh_error *err)
+static lh_status check_closed_form(checker *k, lh_error *err)
 {
     const lh_certificate *c = k->c;
-    lh_bound_term terms[LHI_MOST_TERMS];
+    lh_bound_term terms[LHI_VERIFY_MAX_TERMS];
     uint32_t n;
     int64_t sum;
-    LHI_TRY(lhi_claim_form(k->p, c->form, c->device, c->link, terms, &n, &sum,
+    LHI_TRY(lhi_verify_compute_closed_form(k->p, c->form, c->device, c->link, terms, &n, &sum,
                            err));
     bool same = n > 0 && n == c->n_terms;
     for (uint32_t i = 0; same && i < n; i++)
@@ -138,18 +138,18 @@ static lh_status judge_form(court *k, lh_error *err)
         snprintf(where, sizeof where, " on link %.48s", c->link);
     const char *name = lh_bound_kind_name(c->form);
     if (n == 0)
-        say(k, LH_CLAIM_WRONG, "there is no closed form '%s'%s here", name,
+        add_statement(k, LH_CLAIM_WRONG, "there is no closed form '%s'%s here", name,
             where);
     else if (sum < c->bound_ns)
-        say(k, LH_CLAIM_WRONG,
+        add_statement(k, LH_CLAIM_WRONG,
             "the closed form '%s'%s gives %" PRId64 " ns, not %" PRId64 " ns",
             name, where, sum, c->bound_ns);
     else if (!same)
-        say(k, LH_CLAIM_WRONG,
+        add_statement(k, LH_CLAIM_WRONG,
             "the closed form '%s'%s has other terms than are given", name,
             where);
     else
-        say(k, LH_CLAIM_VERIFIED,
+        add_statement(k, LH_CLAIM_VERIFIED,
             "no schedule takes less than %" PRId64 " ns: closed form '%s'%s, "
             "worked out anew",
             c->bound_ns, name, where);
@@ -159,10 +159,10 @@ static lh_status judge_form(court *k, lh_error *err)
 /* --- refutations ---------------------------------------------------------- */
 
 /* Finds the machine that the certificate names; LH_NONE: none. */
-static uint32_t find_machine(const lhi_claim *claim, const lh_certificate *c)
+static uint32_t find_machine(const lhi_verify_model *claim, const lh_certificate *c)
 {
     for (uint32_t m = 0; m < claim->n_machines; m++) {
-        const lhi_claim_machine *k = &claim->machines[m];
+        const lhi_verify_machine *k = &claim->machines[m];
         if (c->device != LH_NONE
                 ? k->device == c->device
                 : k->device == LH_NONE && strcmp(k->link, c->link) == 0)
@@ -174,15 +174,15 @@ static uint32_t find_machine(const lhi_claim *claim, const lh_certificate *c)
 /* Checks whether the recorded windows refute the machine by themselves,
  * replacing the computed ones. The bound is verified independently; this only
  * checks the record. */
-static bool record_fails(lhi_claim *claim, const lh_certificate *c)
+static bool record_fails(lhi_verify_model *claim, const lh_certificate *c)
 {
     uint32_t m = find_machine(claim, c);
     if (m == LH_NONE || c->n_rows != claim->machines[m].n_rows)
         return false;
     for (uint32_t i = 0; i < c->n_rows; i++) {
         const lh_proof_row *r = &c->rows[i];
-        const lhi_claim_row *row =
-            lhi_claim_find_row(claim, r->chunk, r->kind, r->message);
+        const lhi_verify_row *row =
+            lhi_verify_find_row(claim, r->chunk, r->kind, r->message);
         if (!row || row->machine != m || row->count != r->n_passes)
             return false;
         for (uint32_t x = 0; x < r->n_passes; x++) {
@@ -192,22 +192,22 @@ static bool record_fails(lhi_claim *claim, const lh_certificate *c)
                 return false;
             claim->start[row->first + x] =
                 start / claim->unit_ns * claim->scale;
-            claim->finish[row->first + x] = lhi_claim_deadline(claim, finish);
+            claim->finish[row->first + x] = lhi_verify_get_deadline(claim, finish);
         }
     }
-    return lhi_claim_machine_fails(claim, m);
+    return lhi_verify_is_machine_infeasible(claim, m);
 }
 
 /* Adds the statements about windows. */
-static void say_windows(court *k, lhi_claim *claim, bool refuted)
+static void add_window_statements(checker *k, lhi_verify_model *claim, bool refuted)
 {
     const lh_certificate *c = k->c;
     if (!refuted) {
-        say(k, LH_CLAIM_UNVERIFIED,
+        add_statement(k, LH_CLAIM_UNVERIFIED,
             "the judge's windows do not refute %" PRId64 " ns", c->refuted_ns);
         return;
     }
-    say(k, LH_CLAIM_VERIFIED,
+    add_statement(k, LH_CLAIM_VERIFIED,
         "no schedule takes %" PRId64 " ns or less: windows of devices and "
         "links, worked out anew",
         c->refuted_ns);
@@ -219,118 +219,118 @@ static void say_windows(court *k, lhi_claim *claim, bool refuted)
     else
         snprintf(where, sizeof where, "link %.48s", c->link);
     if (record_fails(claim, c))
-        say(k, LH_CLAIM_VERIFIED,
+        add_statement(k, LH_CLAIM_VERIFIED,
             "%s alone cannot keep the starts and finishes on record", where);
     else
-        say(k, LH_CLAIM_UNVERIFIED,
+        add_statement(k, LH_CLAIM_UNVERIFIED,
             "the starts and finishes on record for %s are no contradiction by "
             "themselves",
             where);
 }
 
 /* Adds the statement about clauses. */
-static void say_clauses(court *k, uint32_t bad, bool refuted)
+static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;
     if (refuted)
-        say(k, LH_CLAIM_VERIFIED,
+        add_statement(k, LH_CLAIM_VERIFIED,
             "no schedule takes %" PRId64 " ns or less: each of %" PRIu32
             " clauses follows from those before it, and none is left open",
             c->refuted_ns, c->n_clauses);
     else if (bad != LH_NONE)
-        say(k, LH_CLAIM_UNVERIFIED,
+        add_statement(k, LH_CLAIM_UNVERIFIED,
             "clause %" PRIu32 " of %" PRIu32
             " does not follow from those before it by the judge's rules",
             bad + 1, c->n_clauses);
     else
-        say(k, LH_CLAIM_UNVERIFIED,
+        add_statement(k, LH_CLAIM_UNVERIFIED,
             "%" PRIu32 " clauses follow, but do not refute %" PRId64 " ns",
             c->n_clauses, c->refuted_ns);
 }
 
 /* Checks a refutation by windows or clauses. */
-static lh_status refute(court *k, lhi_claim *claim, lh_error *err)
+static lh_status refute(checker *k, lhi_verify_model *claim, lh_error *err)
 {
     const lh_certificate *c = k->c;
-    int64_t deadline = lhi_claim_deadline(claim, c->refuted_ns);
+    int64_t deadline = lhi_verify_get_deadline(claim, c->refuted_ns);
     bool refuted = false;
     uint32_t bad = LH_NONE;
-    if (lhi_claim_above(claim, c->refuted_ns) < c->bound_ns) {
-        say(k, LH_CLAIM_WRONG,
+    if (lhi_verify_get_next_makespan(claim, c->refuted_ns) < c->bound_ns) {
+        add_statement(k, LH_CLAIM_WRONG,
             "that no schedule takes %" PRId64 " ns does not make %" PRId64
             " ns a bound",
             c->refuted_ns, c->bound_ns);
         return LH_OK;
     }
     if (deadline < 0) {
-        say(k, LH_CLAIM_UNVERIFIED, "the times are beyond what is checked");
+        add_statement(k, LH_CLAIM_UNVERIFIED, "the times are beyond what is checked");
         return LH_OK;
     }
     if (c->kind == LH_PROOF_WINDOWS) {
-        LHI_TRY(lhi_claim_windows(claim, deadline, &refuted, err));
-        say_windows(k, claim, refuted);
+        LHI_TRY(lhi_verify_tighten_windows(claim, deadline, &refuted, err));
+        add_window_statements(k, claim, refuted);
     } else {
-        LHI_TRY(lhi_claim_clauses(claim, deadline, c, &bad, &refuted, err));
-        say_clauses(k, bad, refuted);
+        LHI_TRY(lhi_verify_check_clauses(claim, deadline, c, &bad, &refuted, err));
+        add_clause_statement(k, bad, refuted);
     }
     return LH_OK;
 }
 
 /* Builds the model and checks the refutation. */
-static lh_status judge_refutation(court *k, lh_error *err)
+static lh_status check_refutation(checker *k, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_claim *claim = NULL;
+    lhi_verify_model *claim = NULL;
     const char *why = NULL;
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status =
-        lhi_claim_make(k->p, k->c->sub_blocks, mem, &claim, &why, err);
+        lhi_verify_model_make(k->p, k->c->sub_blocks, mem, &claim, &why, err);
     if (status == LH_OK && claim)
         status = refute(k, claim, err);
     else if (status == LH_OK)
-        say(k, LH_CLAIM_UNVERIFIED, "the bound was not checked: %s", why);
-    lhi_claim_fini(claim);
+        add_statement(k, LH_CLAIM_UNVERIFIED, "the bound was not checked: %s", why);
+    lhi_verify_model_fini(claim);
     lhi_arena_free(mem);
     return status;
 }
 
 /* --- driver --------------------------------------------------------------- */
 
-static lh_status judge_proof(court *k, lh_error *err)
+static lh_status check_proof(checker *k, lh_error *err)
 {
     switch (k->c->kind) {
     case LH_PROOF_CLOSED_FORM:
-        return judge_form(k, err);
+        return check_closed_form(k, err);
     case LH_PROOF_WINDOWS:
     case LH_PROOF_SEARCH:
-        return judge_refutation(k, err);
+        return check_refutation(k, err);
     default:
-        say(k, LH_CLAIM_UNVERIFIED, "the bound has no record: %.200s",
+        add_statement(k, LH_CLAIM_UNVERIFIED, "the bound has no record: %.200s",
             k->c->why);
         return LH_OK;
     }
 }
 
-static lh_status judge_all(court *k, lh_error *err)
+static lh_status check_all(checker *k, lh_error *err)
 {
     const lh_certificate *c = k->c;
-    LHI_TRY(judge_pipeline(k, err));
+    LHI_TRY(check_pipeline(k, err));
     if (k->out->all[0].status == LH_CLAIM_WRONG)
         return LH_OK;
-    LHI_TRY(judge_schedule(k, c->schedule, "the certificate's schedule",
+    LHI_TRY(check_schedule(k, c->schedule, "the certificate's schedule",
                            c->makespan_ns, err));
     if (k->schedule)
-        LHI_TRY(judge_schedule(k, k->schedule, "the schedule given",
+        LHI_TRY(check_schedule(k, k->schedule, "the schedule given",
                                c->makespan_ns, err));
-    LHI_TRY(judge_proof(k, err));
+    LHI_TRY(check_proof(k, err));
     if (c->makespan_ns > c->bound_ns)
-        say(k, LH_CLAIM_UNVERIFIED,
+        add_statement(k, LH_CLAIM_UNVERIFIED,
             "between bound and makespan there are %" PRId64
             " ns: not said to be optimal",
             c->makespan_ns - c->bound_ns);
     else if (c->makespan_ns < c->bound_ns)
-        say(k, LH_CLAIM_WRONG, "the bound is above the makespan");
+        add_statement(k, LH_CLAIM_WRONG, "the bound is above the makespan");
     return LH_OK;
 }
 
@@ -340,14 +340,14 @@ lh_status lh_check_certificate(const lh_pipeline *pipeline,
                                lh_claims **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    court k = {.p = pipeline, .schedule = schedule, .c = certificate};
+    checker k = {.p = pipeline, .schedule = schedule, .c = certificate};
     k.out = mem ? LHI_NEW(mem, lh_claims, 1) : NULL;
     if (!k.out) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
     k.out->mem = mem;
-    lh_status status = judge_all(&k, err);
+    lh_status status = check_all(&k, err);
     if (status == LH_OK && k.out->no_memory)
         status = lhi_fail_nomem(err);
     if (status != LH_OK) {

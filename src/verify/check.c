@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 /* Concatenates the orders of all devices. */
-static lh_status flatten(lhi_judge *judge, lh_error *err)
+static lh_status concatenate_orders(lhi_verifier *judge, lh_error *err)
 {
     const lh_schedule *s = judge->schedule;
     judge->n_rows = lh_schedule_n_devices(s);
@@ -18,7 +18,7 @@ static lh_status flatten(lhi_judge *judge, lh_error *err)
         judge->first[d] = (uint32_t)total;
         lh_schedule_order(s, d, &count);
         total += count;
-        if (total >= LHI_AT_ONCE)
+        if (total >= LHI_NO_LINK)
             return lhi_fail(err, LH_EINPUT,
                             "the schedule has more than 2^32 - 3 passes");
     }
@@ -39,7 +39,7 @@ static lh_status flatten(lhi_judge *judge, lh_error *err)
 }
 
 /* Runs all checks; timing only if no violation was found before. */
-static lh_status judge_all(lhi_judge *judge, lh_error *err)
+static lh_status run_all_checks(lhi_verifier *judge, lh_error *err)
 {
     lh_verdict *v = judge->verdict;
     v->n_devices = judge->n_devices;
@@ -47,27 +47,27 @@ static lh_status judge_all(lhi_judge *judge, lh_error *err)
     v->peaks = LHI_NEW(v->mem, int64_t, judge->n_devices);
     if (!v->peaks)
         return lhi_fail_nomem(err);
-    LHI_TRY(flatten(judge, err));
+    LHI_TRY(concatenate_orders(judge, err));
     if (judge->n_rows != judge->n_devices)
-        lhi_violation(judge,
+        lhi_verify_add_violation(judge,
                       "the schedule has %" PRIu32 " row%s, but the pipeline "
                       "has %" PRIu32 " device%s",
                       judge->n_rows, judge->n_rows == 1 ? "" : "s",
                       judge->n_devices, judge->n_devices == 1 ? "" : "s");
-    LHI_TRY(lhi_find_links(judge, err));
-    LHI_TRY(lhi_judge_passes(judge, err));
-    LHI_TRY(lhi_judge_links(judge, err));
+    LHI_TRY(lhi_verify_find_links(judge, err));
+    LHI_TRY(lhi_verify_check_passes(judge, err));
+    LHI_TRY(lhi_verify_check_links(judge, err));
     bool can_run = v->total == 0;
-    lhi_judge_memory(judge);
+    lhi_verify_check_memory(judge);
     if (can_run)
-        LHI_TRY(lhi_judge_clock(judge, err));
+        LHI_TRY(lhi_verify_check_timing(judge, err));
     return judge->no_memory ? lhi_fail_nomem(err) : LH_OK;
 }
 
 lh_status lh_check(const lh_pipeline *pipeline, const lh_schedule *schedule,
                    lh_verdict **out, lh_error *err)
 {
-    lhi_judge judge = {
+    lhi_verifier judge = {
         .pipeline = pipeline,
         .schedule = schedule,
         .n_devices = lh_pipeline_n_devices(pipeline),
@@ -81,7 +81,7 @@ lh_status lh_check(const lh_pipeline *pipeline, const lh_schedule *schedule,
         judge.verdict = LHI_NEW(kept, lh_verdict, 1);
     if (judge.verdict) {
         judge.verdict->mem = kept;
-        status = judge_all(&judge, err);
+        status = run_all_checks(&judge, err);
     } else {
         status = lhi_fail_nomem(err);
     }

@@ -3,8 +3,8 @@
  * chunk and kind, or their messages) on machines (devices and links), with its
  * own proofs that a deadline cannot be met. Shares no code with the scheduling
  * and bounding modules; proofs are in docs/theory/optimal.md. */
-#ifndef LHI_CLAIM_H
-#define LHI_CLAIM_H
+#ifndef LHI_VERIFY_MODEL_H
+#define LHI_VERIFY_MODEL_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -21,7 +21,7 @@
 enum { LHI_GATHERED = 16, LHI_SCATTERED = 17 };
 
 /* A row: operations with one chunk and kind. */
-typedef struct lhi_claim_row {
+typedef struct lhi_verify_row {
     uint8_t kind; /* lh_pass_kind; messages: their producers'; or ... */
     bool message; /* ... LHI_GATHERED or LHI_SCATTERED */
     uint32_t chunk, machine;
@@ -30,31 +30,31 @@ typedef struct lhi_claim_row {
     /* position on a microbatch's path; W: as its D */
     uint32_t place;
     int64_t time, memory;       /* per operation; time in units */
-} lhi_claim_row;
+} lhi_verify_row;
 
 /* All reachable states of one machine. */
-typedef struct lhi_claim_states {
+typedef struct lhi_verify_states {
     uint32_t n;
     uint16_t *counts; /* [state * rows + slot]: completed operations */
     uint32_t *next;   /* successor state per row; LH_NONE */
-} lhi_claim_states;
+} lhi_verify_states;
 
 /* A machine: a device, or a link. */
-typedef struct lhi_claim_machine {
+typedef struct lhi_verify_machine {
     uint32_t device;  /* or LH_NONE: */
     const char *link; /* ... a link with that name */
     uint32_t first_row, n_rows, first_op, n_ops;
     int64_t room;             /* memory for passes; INT64_MAX: no limit */
-    lhi_claim_states *states; /* NULL: too many */
-} lhi_claim_machine;
+    lhi_verify_states *states; /* NULL: too many */
+} lhi_verify_machine;
 
 /* The model with its windows. */
-typedef struct lhi_claim {
+typedef struct lhi_verify_model {
     const lh_pipeline *p;
     lhi_arena *mem;
     uint32_t n_rows, n_machines, n_ops;
-    lhi_claim_row *rows;
-    lhi_claim_machine *machines;
+    lhi_verify_row *rows;
+    lhi_verify_machine *machines;
     uint32_t *row_of; /* [op] */
     size_t *slot_at;  /* [op]: index for arrays per operation and slot */
     uint32_t *succ_at, *succ, *pred_at, *pred; /* arcs */
@@ -73,47 +73,47 @@ typedef struct lhi_claim {
     int64_t *new_start, *new_finish; /* [op] */
     const char *refuted_by;          /* refuting method */
     uint32_t refuted_at;             /* machine; LH_NONE: a single pass */
-} lhi_claim;
+} lhi_verify_model;
 
 /* Builds the model in `mem`. Unsupported pipeline: *why is set and *out is
  * NULL. */
-lh_status lhi_claim_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
-                         lhi_claim **out, const char **why, lh_error *err);
-void lhi_claim_fini(lhi_claim *claim); /* frees memory outside `mem`; NULL is
+lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
+                         lhi_verify_model **out, const char **why, lh_error *err);
+void lhi_verify_model_fini(lhi_verify_model *claim); /* frees memory outside `mem`; NULL is
                                         * allowed */
 
 /* Returns the deadline in model time for "done by `ns`"; -1: out of range. */
-int64_t lhi_claim_deadline(const lhi_claim *claim, int64_t ns);
+int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns);
 /* Returns the smallest possible makespan above `ns`. */
-int64_t lhi_claim_above(const lhi_claim *claim, int64_t ns);
+int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
 
 /* Tightens the windows to a fixpoint; *refuted: some window is empty. Otherwise
  * fills `least` and `most`. */
-lh_status lhi_claim_windows(lhi_claim *claim, int64_t deadline, bool *refuted,
+lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline, bool *refuted,
                             lh_error *err);
 /* Checks whether machine m alone cannot run its operations within the windows
  * in `start` and `finish`. */
-bool lhi_claim_machine_fails(lhi_claim *claim, uint32_t m);
+bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);
 
 /* Checks that each clause follows from the windows
  * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first that
  * does not, or LH_NONE; *refuted: the clauses refute the deadline. */
-lh_status lhi_claim_clauses(lhi_claim *claim, int64_t deadline,
+lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
                             const lh_certificate *c, uint32_t *bad,
                             bool *refuted, lh_error *err);
 
 /* Returns the operation for a pass or its message; LH_NONE. */
-uint32_t lhi_claim_op(const lhi_claim *claim, const lh_pass *pass,
+uint32_t lhi_verify_find_operation(const lhi_verify_model *claim, const lh_pass *pass,
                       bool message);
 /* Finds a row; NULL: none. */
-const lhi_claim_row *lhi_claim_find_row(const lhi_claim *claim, uint32_t chunk,
+const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim, uint32_t chunk,
                                         uint8_t kind, bool message);
 
 /* Recomputes a closed form: *n terms, at most 8, and their sum. *n is 0 if the
  * form does not apply. */
-enum { LHI_MOST_TERMS = 8 };
+enum { LHI_VERIFY_MAX_TERMS = 8 };
 /* Computes the closed form `form` for a device or link. */
-lh_status lhi_claim_form(const lh_pipeline *p, lh_bound_kind form,
+lh_status lhi_verify_compute_closed_form(const lh_pipeline *p, lh_bound_kind form,
                          uint32_t device, const char *link,
                          lh_bound_term *terms, uint32_t *n, int64_t *sum,
                          lh_error *err);

@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 64 };
+enum { MAX_ROWS = 64 };
 
 /* Literal 2v: the pair's operation in the lower row comes first; 2v + 1: last.
  */
 typedef uint32_t lit;
 
 /* State for checking a refutation. */
-typedef struct refuter {
-    lhi_claim *c;
+typedef struct checker {
+    lhi_verify_model *c;
     const lh_certificate *cert;
     uint32_t n_pairs;
     uint32_t
@@ -46,17 +46,17 @@ typedef struct refuter {
     uint32_t *watching; /* per literal: the first of ... */
     uint32_t *next;     /* ... watches 2 * clause + side; LH_NONE */
     bool refuted;
-} refuter;
+} checker;
 
-static const lhi_claim_row *row_of(const refuter *r, uint32_t o)
+static const lhi_verify_row *row_of(const checker *r, uint32_t o)
 {
     return &r->c->rows[r->c->row_of[o]];
 }
 
 /* Returns the literal "a before b". */
-static lit before(const refuter *r, uint32_t a, uint32_t b)
+static lit before(const checker *r, uint32_t a, uint32_t b)
 {
-    const lhi_claim_row *x = row_of(r, a), *y = row_of(r, b);
+    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
     uint32_t n = r->c->machines[x->machine].n_rows;
     const uint32_t *base = r->base + r->base_at[x->machine];
     if (x->slot < y->slot)
@@ -67,25 +67,25 @@ static lit before(const refuter *r, uint32_t a, uint32_t b)
            1;
 }
 
-static int value_of(const refuter *r, lit l)
+static int get_value(const checker *r, lit l)
 {
     int v = r->value[l / 2];
     return l & 1 ? -v : v;
 }
 
-static uint32_t first_of(const refuter *r, lit l)
+static uint32_t get_first(const checker *r, lit l)
 {
     return l & 1 ? r->pair_b[l / 2] : r->pair_a[l / 2];
 }
 
-static uint32_t second_of(const refuter *r, lit l)
+static uint32_t get_second(const checker *r, lit l)
 {
     return l & 1 ? r->pair_a[l / 2] : r->pair_b[l / 2];
 }
 
 /* --- known facts --------------------------------------------------------- */
 
-static void wake(refuter *r, uint32_t o)
+static void queue_operation(checker *r, uint32_t o)
 {
     if (r->queued[o])
         return;
@@ -94,9 +94,9 @@ static void wake(refuter *r, uint32_t o)
 }
 
 /* Queues an operation for the memory check, if it allocates. */
-static void look_at_memory(refuter *r, uint32_t o)
+static void queue_memory_check(checker *r, uint32_t o)
 {
-    const lhi_claim_row *row = row_of(r, o);
+    const lhi_verify_row *row = row_of(r, o);
     if (r->holding[o] || row->memory <= 0 ||
         r->c->machines[row->machine].room == INT64_MAX)
         return;
@@ -105,47 +105,47 @@ static void look_at_memory(refuter *r, uint32_t o)
 }
 
 /* Makes a literal true; false: it is already false. */
-static bool learn(refuter *r, lit l)
+static bool assign(checker *r, lit l)
 {
-    int value = value_of(r, l);
+    int value = get_value(r, l);
     if (value)
         return value > 0;
     r->value[l / 2] = l & 1 ? -1 : 1;
     r->trail[r->n_trail++] = l;
-    uint32_t a = first_of(r, l), b = second_of(r, l);
-    const lhi_claim_row *x = row_of(r, a), *y = row_of(r, b);
+    uint32_t a = get_first(r, l), b = get_second(r, l);
+    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
     uint32_t *known = &r->before[r->c->slot_at[b] + x->slot];
     if (a - x->first + 1 > *known)
         *known = a - x->first + 1;
     known = &r->after[r->c->slot_at[a] + y->slot];
     if (b - y->first < *known)
         *known = b - y->first;
-    wake(r, a);
-    wake(r, b);
-    look_at_memory(r, a);
-    look_at_memory(r, b);
+    queue_operation(r, a);
+    queue_operation(r, b);
+    queue_memory_check(r, a);
+    queue_memory_check(r, b);
     return true;
 }
 
 /* Propagates a literal: rows keep their order; "before" is transitive. */
-static bool follow(refuter *r, lit l)
+static bool propagate_orders(checker *r, lit l)
 {
-    uint32_t a = first_of(r, l), b = second_of(r, l);
-    const lhi_claim_row *x = row_of(r, a), *y = row_of(r, b);
-    const lhi_claim_machine *m = &r->c->machines[x->machine];
-    if (a > x->first && !learn(r, before(r, a - 1, b)))
+    uint32_t a = get_first(r, l), b = get_second(r, l);
+    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    const lhi_verify_machine *m = &r->c->machines[x->machine];
+    if (a > x->first && !assign(r, before(r, a - 1, b)))
         return false;
-    if (b + 1 < y->first + y->count && !learn(r, before(r, a, b + 1)))
+    if (b + 1 < y->first + y->count && !assign(r, before(r, a, b + 1)))
         return false;
     for (uint32_t i = 0; i < m->n_rows; i++) {
-        const lhi_claim_row *z = &r->c->rows[m->first_row + i];
+        const lhi_verify_row *z = &r->c->rows[m->first_row + i];
         if (z == x || z == y)
             continue;
         uint32_t k = r->after[r->c->slot_at[b] + i];
-        if (k < z->count && !learn(r, before(r, a, z->first + k)))
+        if (k < z->count && !assign(r, before(r, a, z->first + k)))
             return false;
         k = r->before[r->c->slot_at[a] + i];
-        if (k > 0 && !learn(r, before(r, z->first + k - 1, b)))
+        if (k > 0 && !assign(r, before(r, z->first + k - 1, b)))
             return false;
     }
     return true;
@@ -153,12 +153,12 @@ static bool follow(refuter *r, lit l)
 
 /* --- clauses ------------------------------------------------------------- */
 
-static lit *clause(const refuter *r, uint32_t k)
+static lit *clause(const checker *r, uint32_t k)
 {
     return r->lits + r->clause_at[k];
 }
 
-static void watch(refuter *r, uint32_t k, uint32_t side)
+static void watch(checker *r, uint32_t k, uint32_t side)
 {
     lit l = clause(r, k)[side];
     r->next[2 * (size_t)k + side] = r->watching[l];
@@ -166,7 +166,7 @@ static void watch(refuter *r, uint32_t k, uint32_t side)
 }
 
 /* Visits the clauses that watch `l`, now known to be false. */
-static bool visit(refuter *r, lit l)
+static bool visit_clauses(checker *r, lit l)
 {
     uint32_t w = r->watching[l];
     r->watching[l] = LH_NONE;
@@ -175,8 +175,8 @@ static bool visit(refuter *r, lit l)
         lit *c = clause(r, k);
         size_t n = r->clause_at[k + 1] - r->clause_at[k], i = 2;
         lit other = c[!side];
-        if (value_of(r, other) <= 0)
-            while (i < n && value_of(r, c[i]) < 0)
+        if (get_value(r, other) <= 0)
+            while (i < n && get_value(r, c[i]) < 0)
                 i++;
         else
             i = n;
@@ -186,7 +186,7 @@ static bool visit(refuter *r, lit l)
             watch(r, k, side);
         } else {
             watch(r, k, side);
-            if (!learn(r, other)) {
+            if (!assign(r, other)) {
                 while (rest != LH_NONE) { /* keep the remaining watches */
                     uint32_t after = r->next[rest];
                     watch(r, rest / 2, rest % 2);
@@ -203,40 +203,40 @@ static bool visit(refuter *r, lit l)
 /* --- times --------------------------------------------------------------- */
 
 /* Raises the earliest start; false: the window is empty. */
-static bool starts_at(refuter *r, uint32_t o, int64_t start)
+static bool raise_start(checker *r, uint32_t o, int64_t start)
 {
     if (start <= r->c->start[o])
         return true;
     r->c->start[o] = start;
-    wake(r, o);
+    queue_operation(r, o);
     return start + row_of(r, o)->time <= r->c->finish[o];
 }
 
 /* Lowers the latest end; false: the window is empty. */
-static bool ends_by(refuter *r, uint32_t o, int64_t finish)
+static bool lower_end(checker *r, uint32_t o, int64_t finish)
 {
     if (finish >= r->c->finish[o])
         return true;
     r->c->finish[o] = finish;
-    wake(r, o);
+    queue_operation(r, o);
     return r->c->start[o] + row_of(r, o)->time <= finish;
 }
 
 /* Propagates an operation's window along its row and arcs. */
-static bool tell_neighbours(refuter *r, uint32_t o)
+static bool propagate_arcs(checker *r, uint32_t o)
 {
-    lhi_claim *c = r->c;
-    const lhi_claim_row *row = row_of(r, o);
+    lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
     int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
-    if (o + 1 < row->first + row->count && !starts_at(r, o + 1, end))
+    if (o + 1 < row->first + row->count && !raise_start(r, o + 1, end))
         return false;
-    if (o > row->first && !ends_by(r, o - 1, begin))
+    if (o > row->first && !lower_end(r, o - 1, begin))
         return false;
     for (uint32_t i = c->succ_at[o]; i < c->succ_at[o + 1]; i++)
-        if (!starts_at(r, c->succ[i], end + c->succ_lag[i]))
+        if (!raise_start(r, c->succ[i], end + c->succ_lag[i]))
             return false;
     for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
-        if (!ends_by(r, c->pred[i], begin - c->pred_lag[i]))
+        if (!lower_end(r, c->pred[i], begin - c->pred_lag[i]))
             return false;
     return true;
 }
@@ -244,60 +244,60 @@ static bool tell_neighbours(refuter *r, uint32_t o)
 /* Propagates the known orders between o and row u, and derives the orders that
  * its times force. Starts and ends increase along a row, so only the first
  * undecided ones matter. */
-static bool tell_row(refuter *r, uint32_t o, const lhi_claim_row *u)
+static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
 {
-    lhi_claim *c = r->c;
-    const lhi_claim_row *row = row_of(r, o);
+    lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
     size_t at = c->slot_at[o] + u->slot;
     int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
     uint32_t y = r->before[at];
-    if (r->after[at] < u->count && !starts_at(r, u->first + r->after[at], end))
+    if (r->after[at] < u->count && !raise_start(r, u->first + r->after[at], end))
         return false;
-    if (y > 0 && !ends_by(r, u->first + y - 1, begin))
+    if (y > 0 && !lower_end(r, u->first + y - 1, begin))
         return false;
     for (; y < r->after[at] && end + u->time > c->finish[u->first + y]; y++)
-        if (!learn(r, before(r, u->first + y, o)))
+        if (!assign(r, before(r, u->first + y, o)))
             return false;
     for (y = r->after[at];
          y > r->before[at] && c->start[u->first + y - 1] + u->time > begin; y--)
-        if (!learn(r, before(r, o, u->first + y - 1)))
+        if (!assign(r, before(r, o, u->first + y - 1)))
             return false;
     return true;
 }
 
 /* Propagates an operation's window to all its neighbours. */
-static bool tell_times(refuter *r, uint32_t o)
+static bool propagate_times(checker *r, uint32_t o)
 {
-    lhi_claim *c = r->c;
-    const lhi_claim_row *row = row_of(r, o);
-    const lhi_claim_machine *m = &c->machines[row->machine];
+    lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_machine *m = &c->machines[row->machine];
     c->dirty[row->machine] = true;
-    if (c->start[o] + row->time > c->finish[o] || !tell_neighbours(r, o))
+    if (c->start[o] + row->time > c->finish[o] || !propagate_arcs(r, o))
         return false;
     for (uint32_t i = 0; i < m->n_rows; i++)
-        if (i != row->slot && !tell_row(r, o, &c->rows[m->first_row + i]))
+        if (i != row->slot && !propagate_row(r, o, &c->rows[m->first_row + i]))
             return false;
     return true;
 }
 
 /* Checks the preemptive schedule, earliest deadline first. */
-static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
+static bool meets_deadlines(const checker *r, const lhi_verify_machine *m)
 {
-    const lhi_claim *c = r->c;
-    uint32_t done[MOST_ROWS] = {0}, left_ops = m->n_ops;
-    int64_t left[MOST_ROWS], now = 0;
+    const lhi_verify_model *c = r->c;
+    uint32_t done[MAX_ROWS] = {0}, left_ops = m->n_ops;
+    int64_t left[MAX_ROWS], now = 0;
     for (uint32_t i = 0; i < m->n_rows; i++)
         left[i] = c->rows[m->first_row + i].time;
     while (left_ops > 0) {
         uint32_t best = LH_NONE;
         int64_t due = LHI_NEVER, next = LHI_NEVER;
         for (uint32_t i = 0; i < m->n_rows; i++) {
-            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            const lhi_verify_row *row = &c->rows[m->first_row + i];
             uint32_t o = row->first + done[i];
             if (done[i] == row->count)
                 continue;
             if (c->start[o] > now) {
-                next = lhi_least(next, c->start[o]);
+                next = lhi_min_int64(next, c->start[o]);
             } else if (best == LH_NONE || c->finish[o] < due) {
                 best = i;
                 due = c->finish[o];
@@ -307,7 +307,7 @@ static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
             now = next;
             continue;
         }
-        int64_t step = lhi_least(left[best], next - now);
+        int64_t step = lhi_min_int64(left[best], next - now);
         now += step;
         left[best] -= step;
         if (left[best] > 0)
@@ -321,15 +321,15 @@ static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
     return true;
 }
 
-static bool machines_meet(refuter *r)
+static bool check_machines(checker *r)
 {
-    lhi_claim *c = r->c;
+    lhi_verify_model *c = r->c;
     for (uint32_t m = 0; m < c->n_machines; m++) {
         if (!c->dirty[m])
             continue;
         c->dirty[m] = false;
-        if (c->machines[m].n_rows > 1 && c->machines[m].n_rows <= MOST_ROWS &&
-            !machine_meets(r, &c->machines[m]))
+        if (c->machines[m].n_rows > 1 && c->machines[m].n_rows <= MAX_ROWS &&
+            !meets_deadlines(r, &c->machines[m]))
             return false;
     }
     return true;
@@ -339,14 +339,14 @@ static bool machines_meet(refuter *r)
 
 /* Checks memory once o runs: it is at least the sum over every row's minimum
  * share. */
-static bool keep_memory(refuter *r, uint32_t o)
+static bool check_memory(checker *r, uint32_t o)
 {
-    const lhi_claim *c = r->c;
-    const lhi_claim_row *own = row_of(r, o);
-    const lhi_claim_machine *m = &c->machines[own->machine];
+    const lhi_verify_model *c = r->c;
+    const lhi_verify_row *own = row_of(r, o);
+    const lhi_verify_machine *m = &c->machines[own->machine];
     int64_t spare = m->room - own->memory * (o - own->first + 1);
     for (uint32_t i = 0; i < m->n_rows; i++) {
-        const lhi_claim_row *u = &c->rows[m->first_row + i];
+        const lhi_verify_row *u = &c->rows[m->first_row + i];
         size_t at = c->slot_at[o] + i;
         if (u != own)
             spare -= u->memory * (u->memory > 0 ? r->before[at] : r->after[at]);
@@ -354,17 +354,17 @@ static bool keep_memory(refuter *r, uint32_t o)
     if (spare < 0)
         return false;
     for (uint32_t i = 0; i < m->n_rows; i++) {
-        const lhi_claim_row *u = &c->rows[m->first_row + i];
+        const lhi_verify_row *u = &c->rows[m->first_row + i];
         size_t at = c->slot_at[o] + i;
         if (u == own || u->memory == 0)
             continue;
         int64_t lo = r->before[at], hi = r->after[at];
         int64_t more = u->memory > 0 ? spare / u->memory : spare / -u->memory;
         if (u->memory > 0 && lo + more < hi &&
-            !learn(r, before(r, o, u->first + (uint32_t)(lo + more))))
+            !assign(r, before(r, o, u->first + (uint32_t)(lo + more))))
             return false;
         if (u->memory < 0 && hi - more > lo &&
-            !learn(r, before(r, u->first + (uint32_t)(hi - more) - 1, o)))
+            !assign(r, before(r, u->first + (uint32_t)(hi - more) - 1, o)))
             return false;
     }
     return true;
@@ -373,33 +373,33 @@ static bool keep_memory(refuter *r, uint32_t o)
 /* --- propagation ---------------------------------------------------------- */
 
 /* Propagates to a fixpoint; false: contradiction. */
-static bool follow_all(refuter *r)
+static bool propagate(checker *r)
 {
     for (;;) {
         while (r->n_done < r->n_trail) {
             lit l = r->trail[r->n_done++];
-            if (!follow(r, l) || !visit(r, l ^ 1))
+            if (!propagate_orders(r, l) || !visit_clauses(r, l ^ 1))
                 return false;
         }
         if (r->n_held > 0) {
             uint32_t o = r->held[--r->n_held];
             r->holding[o] = false;
-            if (!keep_memory(r, o))
+            if (!check_memory(r, o))
                 return false;
         } else if (r->n_queue > 0) {
             uint32_t o = r->queue[r->front];
             r->front = (r->front + 1) % r->c->n_ops;
             r->n_queue--;
             r->queued[o] = false;
-            if (!tell_times(r, o))
+            if (!propagate_times(r, o))
                 return false;
         } else {
-            return machines_meet(r);
+            return check_machines(r);
         }
     }
 }
 
-static void forget_queues(refuter *r)
+static void clear_queues(checker *r)
 {
     while (r->n_held > 0)
         r->holding[r->held[--r->n_held]] = false;
@@ -410,9 +410,9 @@ static void forget_queues(refuter *r)
     memset(r->c->dirty, 0, r->c->n_machines * sizeof *r->c->dirty);
 }
 
-static void save_root(refuter *r)
+static void save_root(checker *r)
 {
-    const lhi_claim *c = r->c;
+    const lhi_verify_model *c = r->c;
     size_t n = c->n_ops, slots = c->slot_at[n];
     memcpy(r->root_start, c->start, n * sizeof *c->start);
     memcpy(r->root_finish, c->finish, n * sizeof *c->finish);
@@ -421,11 +421,11 @@ static void save_root(refuter *r)
     r->n_root = r->n_trail;
 }
 
-static void back_to_root(refuter *r)
+static void back_to_root(checker *r)
 {
-    lhi_claim *c = r->c;
+    lhi_verify_model *c = r->c;
     size_t n = c->n_ops, slots = c->slot_at[n];
-    forget_queues(r);
+    clear_queues(r);
     while (r->n_trail > r->n_root)
         r->value[r->trail[--r->n_trail] / 2] = 0;
     r->n_done = r->n_trail;
@@ -438,21 +438,21 @@ static void back_to_root(refuter *r)
 /* --- checking clauses ----------------------------------------------------- */
 
 /* Adds a unit clause at the root and propagates it. */
-static void settle_unit(refuter *r, lit l)
+static void add_unit_clause(checker *r, lit l)
 {
-    if (!learn(r, l) || !follow_all(r))
+    if (!assign(r, l) || !propagate(r))
         r->refuted = true;
     else
         save_root(r);
 }
 
 /* Stores the verified clause with n literals from r->n_lits on. */
-static void keep_clause(refuter *r, size_t n)
+static void store_clause(checker *r, size_t n)
 {
     lit *c = r->lits + r->n_lits;
     size_t open = 0;
     for (size_t i = 0; i < n; i++) {
-        int value = value_of(r, c[i]);
+        int value = get_value(r, c[i]);
         if (value > 0)
             return; /* true already */
         if (value == 0) {
@@ -464,7 +464,7 @@ static void keep_clause(refuter *r, size_t n)
     if (open == 0) {
         r->refuted = true;
     } else if (open == 1) {
-        settle_unit(r, c[0]);
+        add_unit_clause(r, c[0]);
     } else {
         uint32_t k = r->n_clauses++;
         r->clause_at[k] = r->n_lits;
@@ -476,24 +476,24 @@ static void keep_clause(refuter *r, size_t n)
 }
 
 /* Checks whether negating every literal contradicts the known facts. */
-static bool is_shown(refuter *r, size_t n)
+static bool is_implied(checker *r, size_t n)
 {
     const lit *c = r->lits + r->n_lits;
     bool open = true;
     for (size_t i = 0; open && i < n; i++)
-        open = learn(r, c[i] ^ 1);
-    open = open && follow_all(r);
+        open = assign(r, c[i] ^ 1);
+    open = open && propagate(r);
     back_to_root(r);
     return !open;
 }
 
 /* Reads the literals of clause k; false: it names unknown operations. */
-static bool take_clause(refuter *r, const lh_proof_clause *k)
+static bool read_clause(checker *r, const lh_proof_clause *k)
 {
     for (uint32_t i = 0; i < k->n_orders; i++) {
         const lh_proof_order *o = &k->orders[i];
-        uint32_t a = lhi_claim_op(r->c, &o->first, o->messages);
-        uint32_t b = lhi_claim_op(r->c, &o->second, o->messages);
+        uint32_t a = lhi_verify_find_operation(r->c, &o->first, o->messages);
+        uint32_t b = lhi_verify_find_operation(r->c, &o->second, o->messages);
         if (a == LH_NONE || b == LH_NONE || row_of(r, a) == row_of(r, b) ||
             row_of(r, a)->machine != row_of(r, b)->machine)
             return false;
@@ -503,78 +503,78 @@ static bool take_clause(refuter *r, const lh_proof_clause *k)
 }
 
 /* Adds orders on a microbatch's own path, and arcs within one machine. */
-static bool begin_operation(refuter *r, uint32_t o)
+static bool initialise_operation(checker *r, uint32_t o)
 {
-    const lhi_claim *c = r->c;
-    const lhi_claim_row *row = row_of(r, o);
-    const lhi_claim_machine *m = &c->machines[row->machine];
+    const lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_machine *m = &c->machines[row->machine];
     uint32_t j = (o - row->first) / row->per;
     for (uint32_t i = 0; i < m->n_rows; i++) {
-        const lhi_claim_row *u = &c->rows[m->first_row + i];
+        const lhi_verify_row *u = &c->rows[m->first_row + i];
         bool first = u != row && u->kind != LH_W &&
                      (row->kind == LH_W ? u->place <= row->place
                                         : u->place < row->place);
-        if (first && !learn(r, before(r, u->first + j, o)))
+        if (first && !assign(r, before(r, u->first + j, o)))
             return false;
     }
     for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
         if (row_of(r, c->pred[i])->machine == row->machine &&
-            row_of(r, c->pred[i]) != row && !learn(r, before(r, c->pred[i], o)))
+            row_of(r, c->pred[i]) != row && !assign(r, before(r, c->pred[i], o)))
             return false;
     return true;
 }
 
 /* Adds the orders that the windows' states force. */
-static bool begin_root(refuter *r)
+static bool initialise_root(checker *r)
 {
-    const lhi_claim *c = r->c;
+    const lhi_verify_model *c = r->c;
     for (uint32_t o = 0; o < c->n_ops; o++) {
-        const lhi_claim_row *row = row_of(r, o);
-        const lhi_claim_machine *m = &c->machines[row->machine];
+        const lhi_verify_row *row = row_of(r, o);
+        const lhi_verify_machine *m = &c->machines[row->machine];
         for (uint32_t i = 0; i < m->n_rows; i++) {
-            const lhi_claim_row *u = &c->rows[m->first_row + i];
+            const lhi_verify_row *u = &c->rows[m->first_row + i];
             uint32_t least = c->least[c->slot_at[o] + i];
             uint32_t most = c->most[c->slot_at[o] + i];
             if (u == row || !m->states)
                 continue;
             if (least > 0 && least <= u->count &&
-                !learn(r, before(r, u->first + least - 1, o)))
+                !assign(r, before(r, u->first + least - 1, o)))
                 return false;
-            if (most < u->count && !learn(r, before(r, o, u->first + most)))
+            if (most < u->count && !assign(r, before(r, o, u->first + most)))
                 return false;
         }
-        if (!begin_operation(r, o))
+        if (!initialise_operation(r, o))
             return false;
-        wake(r, o);
-        look_at_memory(r, o);
+        queue_operation(r, o);
+        queue_memory_check(r, o);
     }
-    return follow_all(r);
+    return propagate(r);
 }
 
 /* Checks all clauses in order; *bad: the first that does not follow. */
-static void show_all(refuter *r, uint32_t *bad)
+static void check_clauses(checker *r, uint32_t *bad)
 {
-    if (!begin_root(r)) {
+    if (!initialise_root(r)) {
         r->refuted = true;
         return;
     }
     save_root(r);
     for (uint32_t k = 0; k < r->cert->n_clauses && !r->refuted; k++) {
         const lh_proof_clause *now = &r->cert->clauses[k];
-        if (!take_clause(r, now) || !is_shown(r, now->n_orders)) {
+        if (!read_clause(r, now) || !is_implied(r, now->n_orders)) {
             *bad = k;
             return;
         }
-        keep_clause(r, now->n_orders);
+        store_clause(r, now->n_orders);
     }
 }
 
 /* --- allocation ---------------------------------------------------------- */
 
 /* Numbers all pairs of operations on shared machines. */
-static lh_status number_pairs(refuter *r, lhi_arena *mem, lh_error *err)
+static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
 {
-    const lhi_claim *c = r->c;
+    const lhi_verify_model *c = r->c;
     size_t cells = 0;
     uint64_t n_pairs = 0;
     r->base_at = LHI_NEW(mem, size_t, c->n_machines);
@@ -586,13 +586,13 @@ static lh_status number_pairs(refuter *r, lhi_arena *mem, lh_error *err)
     if (!r->base_at || !r->base)
         return lhi_fail_nomem(err);
     for (uint32_t m = 0; m < c->n_machines; m++) {
-        const lhi_claim_row *rows = &c->rows[c->machines[m].first_row];
+        const lhi_verify_row *rows = &c->rows[c->machines[m].first_row];
         uint32_t n = c->machines[m].n_rows;
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t k = i + 1; k < n; k++) {
                 r->base[r->base_at[m] + i * n + k] = (uint32_t)n_pairs;
                 n_pairs += (uint64_t)rows[i].count * rows[k].count;
-                if (n_pairs > LH_PROOF_MOST_PAIRS)
+                if (n_pairs > LH_PROOF_MAX_PAIRS)
                     return LH_OK; /* n_pairs stays 0: too many */
             }
     }
@@ -602,7 +602,7 @@ static lh_status number_pairs(refuter *r, lhi_arena *mem, lh_error *err)
         return lhi_fail_nomem(err);
     uint32_t v = 0;
     for (uint32_t m = 0; m < c->n_machines; m++) {
-        const lhi_claim_row *rows = &c->rows[c->machines[m].first_row];
+        const lhi_verify_row *rows = &c->rows[c->machines[m].first_row];
         uint32_t n = c->machines[m].n_rows;
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t k = i + 1; k < n; k++)
@@ -615,9 +615,9 @@ static lh_status number_pairs(refuter *r, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-static lh_status allocate(refuter *r, lhi_arena *mem, lh_error *err)
+static lh_status allocate(checker *r, lhi_arena *mem, lh_error *err)
 {
-    const lhi_claim *c = r->c;
+    const lhi_verify_model *c = r->c;
     size_t n = c->n_ops, slots = c->slot_at[n], pairs = r->n_pairs, lits = 0;
     for (uint32_t k = 0; k < r->cert->n_clauses; k++)
         lits += r->cert->clauses[k].n_orders;
@@ -644,7 +644,7 @@ static lh_status allocate(refuter *r, lhi_arena *mem, lh_error *err)
         return lhi_fail_nomem(err);
     memset(r->watching, 0xff, 2 * pairs * sizeof *r->watching);
     for (size_t o = 0; o < n; o++) {
-        const lhi_claim_machine *m =
+        const lhi_verify_machine *m =
             &c->machines[c->rows[c->row_of[o]].machine];
         for (uint32_t i = 0; i < m->n_rows; i++)
             r->after[c->slot_at[o] + i] = c->rows[m->first_row + i].count;
@@ -652,14 +652,14 @@ static lh_status allocate(refuter *r, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_claim_clauses(lhi_claim *claim, int64_t deadline,
+lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
                             const lh_certificate *c, uint32_t *bad,
                             bool *refuted, lh_error *err)
 {
     bool by_windows;
-    refuter r = {.c = claim, .cert = c};
+    checker r = {.c = claim, .cert = c};
     *bad = LH_NONE;
-    LHI_TRY(lhi_claim_windows(claim, deadline, &by_windows, err));
+    LHI_TRY(lhi_verify_tighten_windows(claim, deadline, &by_windows, err));
     *refuted = by_windows;
     if (by_windows)
         return LH_OK;
@@ -671,7 +671,7 @@ lh_status lhi_claim_clauses(lhi_claim *claim, int64_t deadline,
         status = allocate(&r, mem, err);
     if (status == LH_OK && r.n_pairs > 0) {
         memset(claim->dirty, 0, claim->n_machines * sizeof *claim->dirty);
-        show_all(&r, bad);
+        check_clauses(&r, bad);
     }
     *refuted = r.refuted;
     lhi_arena_free(mem);

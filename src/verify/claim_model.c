@@ -17,9 +17,9 @@ typedef struct arc {
 
 /* State while building the model. */
 typedef struct builder {
-    lhi_claim *c;
+    lhi_verify_model *c;
     const lh_pipeline *p;
-    lhi_judge links; /* link assignment */
+    lhi_verifier links; /* link assignment */
     uint32_t n_chunks, n_devices, n, parts;
     bool joint;
     uint32_t *f, *d, *w, *mf, *md; /* rows by chunk; LH_NONE */
@@ -43,10 +43,10 @@ static int64_t back_ns(const builder *b, uint32_t c)
 }
 
 /* Adds a row with `count` operations to the last machine. */
-static uint32_t add_row_of(builder *b, lhi_claim_row row, uint32_t count)
+static uint32_t add_row_of(builder *b, lhi_verify_row row, uint32_t count)
 {
-    lhi_claim *c = b->c;
-    lhi_claim_machine *m = &c->machines[c->n_machines - 1];
+    lhi_verify_model *c = b->c;
+    lhi_verify_machine *m = &c->machines[c->n_machines - 1];
     row.machine = c->n_machines - 1;
     row.slot = m->n_rows++;
     row.first = c->n_ops;
@@ -58,7 +58,7 @@ static uint32_t add_row_of(builder *b, lhi_claim_row row, uint32_t count)
 }
 
 /* Adds a row with `per` operations per microbatch. */
-static uint32_t add_row(builder *b, lhi_claim_row row, uint32_t per)
+static uint32_t add_row(builder *b, lhi_verify_row row, uint32_t per)
 {
     row.per = per;
     return add_row_of(b, row, b->n * per);
@@ -66,8 +66,8 @@ static uint32_t add_row(builder *b, lhi_claim_row row, uint32_t per)
 
 static void add_machine(builder *b, uint32_t device, const char *link)
 {
-    lhi_claim *c = b->c;
-    c->machines[c->n_machines++] = (lhi_claim_machine){.device = device,
+    lhi_verify_model *c = b->c;
+    c->machines[c->n_machines++] = (lhi_verify_machine){.device = device,
                                                        .link = link,
                                                        .first_row = c->n_rows,
                                                        .first_op = c->n_ops,
@@ -90,7 +90,7 @@ static void add_device(builder *b, uint32_t device)
             continue;
         uint32_t down = 2 * c, up = 2 * (2 * last + 1 - c);
         b->f[c] = add_row(b,
-                          (lhi_claim_row){.kind = LH_F,
+                          (lhi_verify_row){.kind = LH_F,
                                           .chunk = c,
                                           .place = down,
                                           .time = k->f_ns,
@@ -98,7 +98,7 @@ static void add_device(builder *b, uint32_t device)
                           1);
         b->d[c] = add_row(
             b,
-            (lhi_claim_row){.kind = b->joint ? LH_B : LH_D,
+            (lhi_verify_row){.kind = b->joint ? LH_B : LH_D,
                             .chunk = c,
                             .place = up,
                             .time = back_ns(b, c),
@@ -106,7 +106,7 @@ static void add_device(builder *b, uint32_t device)
             1);
         if (!b->joint)
             b->w[c] = add_row(b,
-                              (lhi_claim_row){.kind = LH_W,
+                              (lhi_verify_row){.kind = LH_W,
                                               .chunk = c,
                                               .place = up,
                                               .time = k->w_ns / b->parts,
@@ -132,7 +132,7 @@ static void add_collectives(builder *b, uint32_t device)
             any = true;
             *(after ? &b->scatter[c] : &b->gather[c]) = add_row_of(
                 b,
-                (lhi_claim_row){.kind = after ? LHI_SCATTERED : LHI_GATHERED,
+                (lhi_verify_row){.kind = after ? LHI_SCATTERED : LHI_GATHERED,
                                 .chunk = c,
                                 .per = 1,
                                 .time = time},
@@ -151,21 +151,21 @@ static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
     uint32_t last = b->n_chunks - 1;
     if (back ? c == 0 : c == last)
         return;
-    if (link == LHI_IN_PLACE || link == LHI_AT_ONCE ||
+    if (link == LHI_SAME_DEVICE || link == LHI_NO_LINK ||
         b->links.link_resources[link] != resource)
         return;
     int64_t time = lh_pipeline_link(b->p, link)->transfer_ns;
     if (time == 0 ||
         (only && time <= (back ? back_ns(b, c) : chunk_at(b, c)->f_ns)))
         return;
-    lhi_claim *m = b->c;
+    lhi_verify_model *m = b->c;
     const char *name = b->links.resource_names[resource];
     if (m->n_machines == 0 ||
         strcmp(m->machines[m->n_machines - 1].link, name) != 0)
         add_machine(b, LH_NONE, name);
     uint32_t row = add_row(
         b,
-        (lhi_claim_row){.kind = back ? (b->joint ? LH_B : LH_D) : LH_F,
+        (lhi_verify_row){.kind = back ? (b->joint ? LH_B : LH_D) : LH_F,
                         .message = true,
                         .chunk = c,
                         .place = back ? 2 * (2 * last + 1 - c) + 1 : 2 * c + 1,
@@ -190,7 +190,7 @@ static lh_status add_links(builder *b, lh_error *err)
             if (back ? c == 0 : c == b->n_chunks - 1)
                 continue;
             uint32_t link = back ? b->links.backward[c] : b->links.forward[c];
-            if (link == LHI_IN_PLACE || link == LHI_AT_ONCE)
+            if (link == LHI_SAME_DEVICE || link == LHI_NO_LINK)
                 continue;
             uint32_t r = b->links.link_resources[link];
             if (fill)
@@ -219,12 +219,12 @@ static void add_arc(builder *b, uint32_t from, uint32_t to, int64_t lag)
 }
 
 /* Adds arcs between two rows, through a message row if there is one. */
-static void add_way(builder *b, uint32_t from, uint32_t message, uint32_t to,
+static void add_path(builder *b, uint32_t from, uint32_t message, uint32_t to,
                     uint32_t link)
 {
-    const lhi_claim_row *rows = b->c->rows;
+    const lhi_verify_row *rows = b->c->rows;
     int64_t lag = 0;
-    if (link != LHI_IN_PLACE && link != LHI_AT_ONCE) {
+    if (link != LHI_SAME_DEVICE && link != LHI_NO_LINK) {
         const lh_link *l = lh_pipeline_link(b->p, link);
         lag = l->latency_ns + (message == LH_NONE ? l->transfer_ns : 0);
     }
@@ -242,10 +242,10 @@ static void add_way(builder *b, uint32_t from, uint32_t message, uint32_t to,
  * releases: F number i follows enough releases to fit i + 1 activations. */
 static void add_memory_arcs(builder *b, uint32_t c)
 {
-    const lhi_claim_row *f = &b->c->rows[b->f[c]];
-    const lhi_claim_row *d = &b->c->rows[b->d[c]];
-    const lhi_claim_row *back = b->joint ? d : &b->c->rows[b->w[c]];
-    const lhi_claim_machine *m = &b->c->machines[f->machine];
+    const lhi_verify_row *f = &b->c->rows[b->f[c]];
+    const lhi_verify_row *d = &b->c->rows[b->d[c]];
+    const lhi_verify_row *back = b->joint ? d : &b->c->rows[b->w[c]];
+    const lhi_verify_machine *m = &b->c->machines[f->machine];
     if (b->alone[m->device] != 1 || m->room == INT64_MAX || f->memory <= 0 ||
         back->memory > 0 || (!b->joint && d->memory != 0))
         return;
@@ -264,19 +264,19 @@ static void add_memory_arcs(builder *b, uint32_t c)
 
 static void add_arcs(builder *b)
 {
-    const lhi_claim_row *rows = b->c->rows;
+    const lhi_verify_row *rows = b->c->rows;
     for (uint32_t c = 0; c < b->n_chunks; c++) {
         if (c + 1 < b->n_chunks)
-            add_way(b, b->f[c], b->mf[c], b->f[c + 1], b->links.forward[c]);
+            add_path(b, b->f[c], b->mf[c], b->f[c + 1], b->links.forward[c]);
         else
-            add_way(b, b->f[c], LH_NONE, b->d[c], LHI_IN_PLACE);
+            add_path(b, b->f[c], LH_NONE, b->d[c], LHI_SAME_DEVICE);
         if (c > 0)
-            add_way(b, b->d[c], b->md[c], b->d[c - 1], b->links.backward[c]);
+            add_path(b, b->d[c], b->md[c], b->d[c - 1], b->links.backward[c]);
         for (uint32_t x = 0; !b->joint && x < rows[b->w[c]].count; x++)
             add_arc(b, rows[b->d[c]].first + x / b->parts,
                     rows[b->w[c]].first + x, 0);
         add_memory_arcs(b, c);
-        const lhi_claim_row *last = &rows[b->joint ? b->d[c] : b->w[c]];
+        const lhi_verify_row *last = &rows[b->joint ? b->d[c] : b->w[c]];
         if (b->gather[c] != LH_NONE)
             add_arc(b, rows[b->gather[c]].first, rows[b->f[c]].first,
                     chunk_at(b, c)->dp_latency_ns);
@@ -289,7 +289,7 @@ static void add_arcs(builder *b)
 /* Builds the successor and predecessor lists. */
 static lh_status connect(builder *b, lh_error *err)
 {
-    lhi_claim *c = b->c;
+    lhi_verify_model *c = b->c;
     size_t n = c->n_ops;
     add_arcs(b);
     b->arcs = LHI_NEW(c->mem, arc, b->n_arcs);
@@ -339,12 +339,12 @@ static int64_t divisor(int64_t a, int64_t b)
 /* Sets heads and tails for data-parallel communication before a chunk's first F
  * and after its last W or B. Gathers are issued from the start, so all have
  * finished, one after another, before any scatter. */
-static void add_ends(builder *b)
+static void set_heads_and_tails(builder *b)
 {
-    lhi_claim *c = b->c;
+    lhi_verify_model *c = b->c;
     for (uint32_t i = 0; i < b->n_chunks; i++) {
         const lh_chunk *k = chunk_at(b, i);
-        const lhi_claim_row *last = &c->rows[b->joint ? b->d[i] : b->w[i]];
+        const lhi_verify_row *last = &c->rows[b->joint ? b->d[i] : b->w[i]];
         bool alone = b->alone[k->device] == 1;
         if (alone && k->all_gather_ns > 0)
             c->head[c->rows[b->f[i]].first] =
@@ -363,7 +363,7 @@ static void add_ends(builder *b)
 /* Scales times to units; false: too large. */
 static bool scale_times(builder *b)
 {
-    lhi_claim *c = b->c;
+    lhi_verify_model *c = b->c;
     int64_t unit = 0;
     bool zero = false;
     double total = 0;
@@ -399,7 +399,7 @@ static bool scale_times(builder *b)
     return true;
 }
 
-int64_t lhi_claim_deadline(const lhi_claim *claim, int64_t ns)
+int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns)
 {
     int64_t units = ns / claim->unit_ns;
     if ((double)units * (double)claim->scale > 1e18)
@@ -407,7 +407,7 @@ int64_t lhi_claim_deadline(const lhi_claim *claim, int64_t ns)
     return units * claim->scale + claim->scale - 1;
 }
 
-int64_t lhi_claim_above(const lhi_claim *claim, int64_t ns)
+int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns)
 {
     return (ns / claim->unit_ns + 1) * claim->unit_ns;
 }
@@ -416,7 +416,7 @@ int64_t lhi_claim_above(const lhi_claim *claim, int64_t ns)
 
 static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 {
-    lhi_claim *c = b->c;
+    lhi_verify_model *c = b->c;
     size_t n = c->n_ops, slots = 0;
     c->row_of = LHI_NEW(c->mem, uint32_t, n);
     c->slot_at = LHI_NEW(c->mem, size_t, n + 1);
@@ -452,7 +452,7 @@ static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 
 static lh_status make_builder(builder *b, const char **why, lh_error *err)
 {
-    lhi_claim *c = b->c;
+    lhi_verify_model *c = b->c;
     size_t n = b->n_chunks;
     uint32_t *ids = LHI_NEW(c->mem, uint32_t, 7 * n);
     b->alone = LHI_NEW(c->mem, uint32_t, b->n_devices);
@@ -485,15 +485,15 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
     if ((double)n * b->n * (4.0 + b->parts) > MOST_OPS ||
         (double)n * b->n_devices > 1e8)
         *why = "the pipeline is too large";
-    c->rows = LHI_NEW(c->mem, lhi_claim_row, 7 * n);
+    c->rows = LHI_NEW(c->mem, lhi_verify_row, 7 * n);
     c->machines =
-        LHI_NEW(c->mem, lhi_claim_machine, 3 * (size_t)b->n_devices + 2 * n);
+        LHI_NEW(c->mem, lhi_verify_machine, 3 * (size_t)b->n_devices + 2 * n);
     return c->rows && c->machines ? LH_OK : lhi_fail_nomem(err);
 }
 
 static lh_status build(builder *b, const char **why, lh_error *err)
 {
-    LHI_TRY(lhi_find_links(&b->links, err));
+    LHI_TRY(lhi_verify_find_links(&b->links, err));
     LHI_TRY(make_builder(b, why, err));
     if (*why)
         return LH_OK;
@@ -506,16 +506,16 @@ static lh_status build(builder *b, const char **why, lh_error *err)
     if (*why)
         return LH_OK;
     LHI_TRY(connect(b, err));
-    add_ends(b);
+    set_heads_and_tails(b);
     if (!scale_times(b))
         *why = "its times are too long beside passes that take none";
     return LH_OK;
 }
 
-lh_status lhi_claim_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
-                         lhi_claim **out, const char **why, lh_error *err)
+lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
+                         lhi_verify_model **out, const char **why, lh_error *err)
 {
-    lhi_claim *c = LHI_NEW(mem, lhi_claim, 1);
+    lhi_verify_model *c = LHI_NEW(mem, lhi_verify_model, 1);
     *out = NULL;
     *why = NULL;
     if (!c)
@@ -529,7 +529,7 @@ lh_status lhi_claim_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
                  .n = lh_pipeline_n_microbatches(p),
                  .joint = lh_pipeline_is_joint(p),
                  .parts = lh_pipeline_is_joint(p) ? 1 : parts};
-    b.links = (lhi_judge){.pipeline = p,
+    b.links = (lhi_verifier){.pipeline = p,
                           .n_devices = b.n_devices,
                           .n_chunks = b.n_chunks,
                           .n_microbatches = b.n,
@@ -539,21 +539,21 @@ lh_status lhi_claim_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
     return LH_OK;
 }
 
-const lhi_claim_row *lhi_claim_find_row(const lhi_claim *claim, uint32_t chunk,
+const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim, uint32_t chunk,
                                         uint8_t kind, bool message)
 {
     for (uint32_t r = 0; r < claim->n_rows; r++) {
-        const lhi_claim_row *row = &claim->rows[r];
+        const lhi_verify_row *row = &claim->rows[r];
         if (row->chunk == chunk && row->kind == kind && row->message == message)
             return row;
     }
     return NULL;
 }
 
-uint32_t lhi_claim_op(const lhi_claim *claim, const lh_pass *pass, bool message)
+uint32_t lhi_verify_find_operation(const lhi_verify_model *claim, const lh_pass *pass, bool message)
 {
-    const lhi_claim_row *row =
-        lhi_claim_find_row(claim, pass->chunk, pass->kind, message);
+    const lhi_verify_row *row =
+        lhi_verify_find_row(claim, pass->chunk, pass->kind, message);
     if (!row || pass->n_parts != row->per ||
         pass->microbatch >= row->count / row->per)
         return LH_NONE;

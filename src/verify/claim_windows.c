@@ -21,15 +21,15 @@ typedef struct table {
 } table;
 
 /* State while enumerating one machine. */
-typedef struct counter {
-    const lhi_claim *c;
-    const lhi_claim_machine *m;
-    lhi_claim_states *s;
+typedef struct state_builder {
+    const lhi_verify_model *c;
+    const lhi_verify_machine *m;
+    lhi_verify_states *s;
     uint32_t room;  /* capacity in states */
     int64_t *early; /* [state]: earliest time by the current windows */
     uint32_t shift[MOST_ROWS];
     table seen;
-} counter;
+} state_builder;
 
 static size_t find_key(const table *t, uint64_t key)
 {
@@ -63,7 +63,7 @@ static bool enlarge_table(table *t)
     return true;
 }
 
-static bool enlarge_states(counter *k)
+static bool enlarge_states(state_builder *k)
 {
     uint32_t n = k->m->n_rows, room = k->room ? 2 * k->room : 512;
     uint16_t *counts = realloc(k->s->counts, (size_t)room * n * sizeof *counts);
@@ -83,10 +83,10 @@ static bool enlarge_states(counter *k)
 
 /* Checks whether row i's next operation may follow state x: a microbatch's own
  * path, and memory. */
-static bool may_step(const counter *k, const uint16_t *x, uint32_t i)
+static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
 {
-    const lhi_claim_row *rows = &k->c->rows[k->m->first_row];
-    const lhi_claim_row *row = &rows[i];
+    const lhi_verify_row *rows = &k->c->rows[k->m->first_row];
+    const lhi_verify_row *row = &rows[i];
     if (x[i] == row->count)
         return false;
     uint32_t need = x[i] / row->per + 1;
@@ -104,7 +104,7 @@ static bool may_step(const counter *k, const uint16_t *x, uint32_t i)
 
 /* Returns the state after `from` with one more operation in row i, reached at
  * `time`. LH_NONE: too many states, or out of memory. */
-static uint32_t enter_state(counter *k, uint64_t key, const uint16_t *from,
+static uint32_t find_or_add_state(state_builder *k, uint64_t key, const uint16_t *from,
                             uint32_t i, int64_t time, bool *no_memory)
 {
     if (2 * (size_t)k->s->n + 2 > k->seen.room && !enlarge_table(&k->seen)) {
@@ -137,7 +137,7 @@ static uint32_t enter_state(counter *k, uint64_t key, const uint16_t *from,
 }
 
 /* Packs counts into a hash key. */
-static uint64_t key_of(const counter *k, const uint16_t *counts)
+static uint64_t key_of(const state_builder *k, const uint16_t *counts)
 {
     uint64_t key = 0;
     for (uint32_t i = 0; i < k->m->n_rows; i++)
@@ -148,16 +148,16 @@ static uint64_t key_of(const counter *k, const uint16_t *counts)
 /* Enumerates the states that the current windows allow. Predecessors have
  * smaller numbers, so a state's time is final when it is expanded. false: too
  * many, or out of memory. */
-static bool count_states(counter *k, bool *no_memory)
+static bool enumerate_states(state_builder *k, bool *no_memory)
 {
-    const lhi_claim *c = k->c;
+    const lhi_verify_model *c = k->c;
     uint32_t n = k->m->n_rows;
-    if (enter_state(k, 0, NULL, 0, 0, no_memory) == LH_NONE)
+    if (find_or_add_state(k, 0, NULL, 0, 0, no_memory) == LH_NONE)
         return false;
     for (uint32_t x = 0; x < k->s->n; x++)
         for (uint32_t i = 0; i < n; i++) {
             const uint16_t *counts = &k->s->counts[(size_t)x * n];
-            const lhi_claim_row *row = &c->rows[k->m->first_row + i];
+            const lhi_verify_row *row = &c->rows[k->m->first_row + i];
             uint32_t to = LH_NONE, o = row->first + counts[i];
             int64_t end = row->time;
             if (counts[i] < row->count)
@@ -166,7 +166,7 @@ static bool count_states(counter *k, bool *no_memory)
                 uint16_t from[MOST_ROWS];
                 memcpy(from, counts, n * sizeof *from);
                 uint64_t key = key_of(k, from) + (UINT64_C(1) << k->shift[i]);
-                to = enter_state(k, key, from, i, end, no_memory);
+                to = find_or_add_state(k, key, from, i, end, no_memory);
                 if (to == LH_NONE)
                     return false;
             }
@@ -175,7 +175,7 @@ static bool count_states(counter *k, bool *no_memory)
     return true;
 }
 
-static void free_states(lhi_claim_states *s)
+static void free_states(lhi_verify_states *s)
 {
     if (!s)
         return;
@@ -186,9 +186,9 @@ static void free_states(lhi_claim_states *s)
 }
 
 /* Enumerates a machine's states; `states` stays NULL if there are too many. */
-static lh_status make_states(lhi_claim *c, lhi_claim_machine *m, lh_error *err)
+static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m, lh_error *err)
 {
-    counter k = {.c = c, .m = m};
+    state_builder k = {.c = c, .m = m};
     uint32_t bits = 0;
     bool no_memory = false;
     if (m->n_rows > MOST_ROWS)
@@ -202,10 +202,10 @@ static lh_status make_states(lhi_claim *c, lhi_claim_machine *m, lh_error *err)
         if (bits > 63 || count > UINT16_MAX)
             return LH_OK;
     }
-    k.s = LHI_NEW(c->mem, lhi_claim_states, 1);
+    k.s = LHI_NEW(c->mem, lhi_verify_states, 1);
     if (!k.s)
         return lhi_fail_nomem(err);
-    bool ok = count_states(&k, &no_memory);
+    bool ok = enumerate_states(&k, &no_memory);
     free(k.seen.keys);
     free(k.seen.ids);
     free(k.early);
@@ -216,12 +216,12 @@ static lh_status make_states(lhi_claim *c, lhi_claim_machine *m, lh_error *err)
     return no_memory ? lhi_fail_nomem(err) : LH_OK;
 }
 
-static lh_status make_all_states(lhi_claim *c, lh_error *err)
+static lh_status make_all_states(lhi_verify_model *c, lh_error *err)
 {
     size_t most = 1;
     for (uint32_t m = 0; m < c->n_machines; m++) {
         LHI_TRY(make_states(c, &c->machines[m], err));
-        const lhi_claim_states *s = c->machines[m].states;
+        const lhi_verify_states *s = c->machines[m].states;
         most = s && s->n > most ? s->n : most;
     }
     c->early = malloc(most * sizeof *c->early);
@@ -229,7 +229,7 @@ static lh_status make_all_states(lhi_claim *c, lh_error *err)
     return c->early && c->late ? LH_OK : lhi_fail_nomem(err);
 }
 
-void lhi_claim_fini(lhi_claim *claim)
+void lhi_verify_model_fini(lhi_verify_model *claim)
 {
     if (!claim)
         return;
@@ -245,7 +245,7 @@ void lhi_claim_fini(lhi_claim *claim)
 /* --- windows ------------------------------------------------------------- */
 
 /* Queues an operation and marks its machine. */
-static void wake(lhi_claim *c, uint32_t o)
+static void queue_operation(lhi_verify_model *c, uint32_t o)
 {
     c->dirty[c->rows[c->row_of[o]].machine] = true;
     if (c->queued[o])
@@ -254,58 +254,58 @@ static void wake(lhi_claim *c, uint32_t o)
     c->queue[(c->front + c->n_queue++) % c->n_ops] = o;
 }
 
-static bool fits(const lhi_claim *c, uint32_t o)
+static bool fits(const lhi_verify_model *c, uint32_t o)
 {
     return c->start[o] + c->rows[c->row_of[o]].time <= c->finish[o];
 }
 
 /* Raises the earliest start; false: the window is empty. */
-static bool not_before(lhi_claim *c, uint32_t o, int64_t start)
+static bool raise_start(lhi_verify_model *c, uint32_t o, int64_t start)
 {
     if (start <= c->start[o])
         return true;
     c->start[o] = start;
-    wake(c, o);
+    queue_operation(c, o);
     return fits(c, o);
 }
 
 /* Lowers the latest end; false: the window is empty. */
-static bool not_after(lhi_claim *c, uint32_t o, int64_t finish)
+static bool lower_end(lhi_verify_model *c, uint32_t o, int64_t finish)
 {
     if (finish >= c->finish[o])
         return true;
     c->finish[o] = finish;
-    wake(c, o);
+    queue_operation(c, o);
     return fits(c, o);
 }
 
 /* Propagates an operation's window along its row and arcs. */
-static bool tell_neighbours(lhi_claim *c, uint32_t o)
+static bool propagate_arcs(lhi_verify_model *c, uint32_t o)
 {
-    const lhi_claim_row *row = &c->rows[c->row_of[o]];
+    const lhi_verify_row *row = &c->rows[c->row_of[o]];
     int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
-    if (o + 1 < row->first + row->count && !not_before(c, o + 1, end))
+    if (o + 1 < row->first + row->count && !raise_start(c, o + 1, end))
         return false;
-    if (o > row->first && !not_after(c, o - 1, begin))
+    if (o > row->first && !lower_end(c, o - 1, begin))
         return false;
     for (uint32_t i = c->succ_at[o]; i < c->succ_at[o + 1]; i++)
-        if (!not_before(c, c->succ[i], end + c->succ_lag[i]))
+        if (!raise_start(c, c->succ[i], end + c->succ_lag[i]))
             return false;
     for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
-        if (!not_after(c, c->pred[i], begin - c->pred_lag[i]))
+        if (!lower_end(c, c->pred[i], begin - c->pred_lag[i]))
             return false;
     return true;
 }
 
 /* Propagates until the queue is empty; false: refuted. */
-static bool settle(lhi_claim *c)
+static bool propagate(lhi_verify_model *c)
 {
     while (c->n_queue) {
         uint32_t o = c->queue[c->front];
         c->front = (c->front + 1) % c->n_ops;
         c->n_queue--;
         c->queued[o] = false;
-        if (!tell_neighbours(c, o))
+        if (!propagate_arcs(c, o))
             return false;
     }
     return true;
@@ -315,9 +315,9 @@ static bool settle(lhi_claim *c)
 
 /* Computes early[x], the earliest time at state x, and late[x], the latest.
  * false: the final state is unreachable. */
-static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
+static bool compute_state_times(lhi_verify_model *c, const lhi_verify_machine *m)
 {
-    const lhi_claim_states *s = m->states;
+    const lhi_verify_states *s = m->states;
     uint32_t n = m->n_rows;
     uint32_t all = 0;
     for (uint32_t x = 0; x < s->n; x++)
@@ -326,11 +326,11 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
     for (uint32_t x = 0; x < s->n; x++)
         for (uint32_t i = 0; i < n && c->early[x] >= 0; i++) {
             uint32_t y = s->next[(size_t)x * n + i];
-            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            const lhi_verify_row *row = &c->rows[m->first_row + i];
             if (y == LH_NONE)
                 continue;
             uint32_t o = row->first + s->counts[(size_t)x * n + i];
-            int64_t end = lhi_most(c->early[x], c->start[o]) + row->time;
+            int64_t end = lhi_max_int64(c->early[x], c->start[o]) + row->time;
             if (end <= c->finish[o] && (c->early[y] < 0 || end < c->early[y]))
                 c->early[y] = end;
         }
@@ -343,23 +343,23 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
     for (uint32_t x = end; x-- > 0;)
         for (uint32_t i = 0; i < n && c->early[x] >= 0; i++) {
             uint32_t y = s->next[(size_t)x * n + i];
-            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            const lhi_verify_row *row = &c->rows[m->first_row + i];
             if (y == LH_NONE || c->late[y] < 0)
                 continue;
             uint32_t o = row->first + s->counts[(size_t)x * n + i];
-            int64_t last = lhi_least(c->late[y], c->finish[o]);
-            if (lhi_most(c->early[x], c->start[o]) + row->time <= last)
-                c->late[x] = lhi_most(c->late[x], last - row->time);
+            int64_t last = lhi_min_int64(c->late[y], c->finish[o]);
+            if (lhi_max_int64(c->early[x], c->start[o]) + row->time <= last)
+                c->late[x] = lhi_max_int64(c->late[x], last - row->time);
         }
     return true;
 }
 
 /* Tightens windows and counts to the steps that remain possible. */
-static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
+static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
 {
-    const lhi_claim_states *s = m->states;
+    const lhi_verify_states *s = m->states;
     uint32_t n = m->n_rows;
-    if (!walk_states(c, m))
+    if (!compute_state_times(c, m))
         return false;
     for (uint32_t o = 0; o < m->n_ops; o++) {
         c->new_start[m->first_op + o] = LHI_NEVER;
@@ -373,16 +373,16 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
         for (uint32_t i = 0; i < n && c->late[x] >= 0; i++) {
             uint32_t y = s->next[(size_t)x * n + i];
             const uint16_t *done = &s->counts[(size_t)x * n];
-            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            const lhi_verify_row *row = &c->rows[m->first_row + i];
             if (y == LH_NONE || c->late[y] < 0)
                 continue;
             uint32_t o = row->first + done[i];
-            int64_t begin = lhi_most(c->early[x], c->start[o]);
-            int64_t last = lhi_least(c->late[y], c->finish[o]);
+            int64_t begin = lhi_max_int64(c->early[x], c->start[o]);
+            int64_t last = lhi_min_int64(c->late[y], c->finish[o]);
             if (begin + row->time > last)
                 continue;
-            c->new_start[o] = lhi_least(c->new_start[o], begin);
-            c->new_finish[o] = lhi_most(c->new_finish[o], last);
+            c->new_start[o] = lhi_min_int64(c->new_start[o], begin);
+            c->new_finish[o] = lhi_max_int64(c->new_finish[o], last);
             for (uint32_t k = 0; k < n; k++) {
                 uint32_t *least = &c->least[c->slot_at[o] + k];
                 uint32_t *most = &c->most[c->slot_at[o] + k];
@@ -392,21 +392,21 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
         }
     bool ok = true;
     for (uint32_t o = m->first_op; ok && o < m->first_op + m->n_ops; o++)
-        ok = not_before(c, o, c->new_start[o]) &&
-             not_after(c, o, c->new_finish[o]);
+        ok = raise_start(c, o, c->new_start[o]) &&
+             lower_end(c, o, c->new_finish[o]);
     return ok;
 }
 
 /* Checks the preemptive schedule, earliest deadline first: if it is late, every
  * order is. Only the front of a row competes. */
-static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
+static bool meets_deadlines(const lhi_verify_model *c, const lhi_verify_machine *m)
 {
     enum { MOST = 64 };
     uint32_t done[MOST] = {0};
     int64_t left[MOST], now = 0;
     if (m->n_rows > MOST)
         return true;
-    const lhi_claim_row *rows = &c->rows[m->first_row];
+    const lhi_verify_row *rows = &c->rows[m->first_row];
     for (uint32_t i = 0; i < m->n_rows; i++)
         left[i] = rows[i].time;
     for (uint32_t finished = 0; finished < m->n_ops;) {
@@ -417,7 +417,7 @@ static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
             if (done[i] == rows[i].count)
                 continue;
             if (c->start[o] > now)
-                next = lhi_least(next, c->start[o]);
+                next = lhi_min_int64(next, c->start[o]);
             else if (pick == LH_NONE || c->finish[o] < due) {
                 pick = i;
                 due = c->finish[o];
@@ -427,7 +427,7 @@ static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
             now = next;
             continue;
         }
-        int64_t run = lhi_least(left[pick], next - now);
+        int64_t run = lhi_min_int64(left[pick], next - now);
         now += run;
         left[pick] -= run;
         if (left[pick] > 0)
@@ -441,24 +441,24 @@ static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
     return true;
 }
 
-bool lhi_claim_machine_fails(lhi_claim *claim, uint32_t m)
+bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m)
 {
-    const lhi_claim_machine *machine = &claim->machines[m];
+    const lhi_verify_machine *machine = &claim->machines[m];
     for (uint32_t o = 0; o < machine->n_ops; o++)
         if (!fits(claim, machine->first_op + o))
             return true;
-    return machine->states ? !walk_states(claim, machine)
+    return machine->states ? !compute_state_times(claim, machine)
                            : !meets_deadlines(claim, machine);
 }
 
 /* --- fixpoint ------------------------------------------------------------ */
 
-static void reset_windows(lhi_claim *c, int64_t deadline)
+static void reset_windows(lhi_verify_model *c, int64_t deadline)
 {
     c->front = c->n_queue = 0;
     memset(c->queued, 0, c->n_ops * sizeof *c->queued);
     for (uint32_t o = 0; o < c->n_ops; o++) {
-        const lhi_claim_machine *m =
+        const lhi_verify_machine *m =
             &c->machines[c->rows[c->row_of[o]].machine];
         c->start[o] = c->head[o];
         c->finish[o] = deadline - c->tail[o];
@@ -468,34 +468,34 @@ static void reset_windows(lhi_claim *c, int64_t deadline)
         }
     }
     for (uint32_t o = 0; o < c->n_ops; o++)
-        wake(c, o);
+        queue_operation(c, o);
 }
 
 /* Tightens all machines to a fixpoint; false: refuted. */
-static bool tighten(lhi_claim *c)
+static bool tighten(lhi_verify_model *c)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t m = 0; m < c->n_machines; m++) {
-            const lhi_claim_machine *machine = &c->machines[m];
+            const lhi_verify_machine *machine = &c->machines[m];
             if (!c->dirty[m])
                 continue;
             changed = true;
             c->dirty[m] = false;
-            bool ok = machine->states ? use_states(c, machine)
+            bool ok = machine->states ? tighten_by_states(c, machine)
                                       : meets_deadlines(c, machine);
             if (!ok)
                 return false;
             if (machine->states)
                 c->dirty[m] = false; /* already as tight as possible */
-            if (!settle(c))
+            if (!propagate(c))
                 return false;
         }
     }
     return true;
 }
 
-lh_status lhi_claim_windows(lhi_claim *claim, int64_t deadline, bool *refuted,
+lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline, bool *refuted,
                             lh_error *err)
 {
     reset_windows(claim, deadline);
@@ -503,9 +503,9 @@ lh_status lhi_claim_windows(lhi_claim *claim, int64_t deadline, bool *refuted,
     for (uint32_t o = 0; o < claim->n_ops; o++)
         if (!fits(claim, o))
             return LH_OK;
-    if (!settle(claim))
+    if (!propagate(claim))
         return LH_OK;
-    lhi_claim_fini(claim); /* discard states from another deadline */
+    lhi_verify_model_fini(claim); /* discard states from another deadline */
     LHI_TRY(make_all_states(claim, err));
     *refuted = !tighten(claim);
     return LH_OK;

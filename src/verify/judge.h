@@ -14,8 +14,8 @@
  *     certificate.c    all statements of a certificate
  *     model.h          lower bounds: closed_forms.c, windows.c and clauses.c,
  *                      over the operations and machines in model.c */
-#ifndef LHI_JUDGE_H
-#define LHI_JUDGE_H
+#ifndef LHI_VERIFIER_H
+#define LHI_VERIFIER_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -38,13 +38,13 @@ struct lh_verdict {
 };
 
 /* A pass in the schedule. Nodes are numbered device by device, in order. */
-typedef struct lhi_node_key {
+typedef struct lhi_verify_node {
     lh_pass pass;
     uint32_t node;
-} lhi_node_key;
+} lhi_verify_node;
 
 /* State while verifying one schedule. */
-typedef struct lhi_judge {
+typedef struct lhi_verifier {
     const lh_pipeline *pipeline;
     const lh_schedule *schedule;
     lh_verdict *verdict;
@@ -56,50 +56,50 @@ typedef struct lhi_judge {
     lh_pass *passes;      /* [node] */
     uint32_t *rows;       /* [node] */
     uint32_t n_sorted;    /* nodes with valid passes, ... */
-    lhi_node_key *sorted; /* ... by chunk, microbatch, kind, part */
+    lhi_verify_node *sorted; /* ... by chunk, microbatch, kind, part */
     uint32_t n_resources; /* links with equal names are one resource */
     const char **resource_names;
     uint32_t *link_resources; /* [link] */
     uint32_t *forward;        /* [c]: link from chunk c to c + 1, or ... */
     uint32_t *backward;       /* [c]: link from chunk c to c - 1, or ... */
-} lhi_judge;
+} lhi_verifier;
 
 /* ... without a link: LHI_NO_LINK between devices, LHI_SAME_DEVICE on one
  * device. */
-#define LHI_AT_ONCE (UINT32_MAX - 1)
-#define LHI_IN_PLACE UINT32_MAX
+#define LHI_NO_LINK (UINT32_MAX - 1)
+#define LHI_SAME_DEVICE UINT32_MAX
 
 /* Adds a violation (verdict.c). */
-void lhi_violation(lhi_judge *judge, const char *format, ...) LHI_PRINTF(2, 3);
+void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...) LHI_PRINTF(2, 3);
 /* Counts `count` violations without a text. */
-void lhi_violations(lhi_judge *judge, uint64_t count);
+void lhi_verify_count_violations(lhi_verifier *judge, uint64_t count);
 /* Checks whether the list of violation texts is full. */
-bool lhi_verdict_full(const lhi_judge *judge);
+bool lhi_verify_is_verdict_full(const lhi_verifier *judge);
 
 /* Returns a node's cell in its row, counted from 1. */
-uint32_t lhi_position(const lhi_judge *judge, uint32_t node);
+uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node);
 /* Returns the node for a pass; LH_NONE: not in the schedule. */
-uint32_t lhi_find_pass(const lhi_judge *judge, const lh_pass *pass);
+uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
 /* Returns the node for D or B; LH_NONE: neither is in the schedule. */
-uint32_t lhi_find_gradient(const lhi_judge *judge, uint32_t chunk,
+uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
                            uint32_t microbatch);
 /* Returns the link for the node's output; see LHI_NO_LINK. *consumer (may be
  * NULL): the chunk that receives it. */
-uint32_t lhi_link_of(const lhi_judge *judge, uint32_t node, uint32_t *consumer);
+uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node, uint32_t *consumer);
 
 /* Returns a W part's share of `total`; integer shares add up to `total`. */
-int64_t lhi_portion(int64_t total, const lh_pass *pass);
+int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass);
 
 /* Checks that every pass runs exactly once, on its device, after its
  * prerequisites there (passes.c). Fills `sorted`. */
-lh_status lhi_judge_passes(lhi_judge *judge, lh_error *err);
+lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
 /* Fills resources and routes (links.c). */
-lh_status lhi_find_links(lhi_judge *judge, lh_error *err);
+lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err);
 /* Checks the explicit message orders (links.c). */
-lh_status lhi_judge_links(lhi_judge *judge, lh_error *err);
+lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err);
 /* Checks all memory limits (memory.c). */
-void lhi_judge_memory(lhi_judge *judge);
+void lhi_verify_check_memory(lhi_verifier *judge);
 /* Simulates a schedule that has no violation so far (timing.c). */
-lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err);
+lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err);
 
 #endif

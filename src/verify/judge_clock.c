@@ -22,7 +22,7 @@ typedef struct ordered_link {
 
 /* Simulation state. */
 typedef struct run {
-    lhi_judge *judge;
+    lhi_verifier *judge;
     uint32_t *consumers;  /* [node]: receives this node's output */
     uint32_t *sources;    /* [node]: provides this node's input */
     int64_t *inputs;      /* [node]: input arrival, or UNKNOWN */
@@ -60,9 +60,9 @@ typedef struct run {
     uint64_t n_messages;
     uint32_t n_done;
     int64_t makespan_ns;
-} run;
+} simulation;
 
-static void stack(run *r, uint32_t device)
+static void stack(simulation *r, uint32_t device)
 {
     if (!r->stacked[device]) {
         r->stacked[device] = true;
@@ -71,13 +71,13 @@ static void stack(run *r, uint32_t device)
 }
 
 /* Raises the makespan to at least time_ns. */
-static void reach(run *r, int64_t time_ns)
+static void extend_makespan(simulation *r, int64_t time_ns)
 {
     if (time_ns > r->makespan_ns)
         r->makespan_ns = time_ns;
 }
 
-static int64_t duration(const lhi_judge *judge, const lh_pass *pass)
+static int64_t duration(const lhi_verifier *judge, const lh_pass *pass)
 {
     const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
     switch (pass->kind) {
@@ -88,37 +88,37 @@ static int64_t duration(const lhi_judge *judge, const lh_pass *pass)
     case LH_B:
         return chunk->d_ns + chunk->w_ns;
     default:
-        return lhi_portion(chunk->w_ns, pass);
+        return lhi_verify_compute_share(chunk->w_ns, pass);
     }
 }
 
 /* Runs one collective on the device's data-parallel link; returns its end. */
-static int64_t collective(run *r, const lh_chunk *chunk, int64_t ready_ns,
+static int64_t run_collective(simulation *r, const lh_chunk *chunk, int64_t ready_ns,
                           int64_t transfer_ns)
 {
     int64_t *link = &r->dp_free_ns[chunk->device];
     *link = (*link > ready_ns ? *link : ready_ns) + transfer_ns;
     int64_t end_ns = *link + chunk->dp_latency_ns;
-    reach(r, end_ns);
+    extend_makespan(r, end_ns);
     return end_ns;
 }
 
 /* Issues the gather for the device's next chunk; false: all are issued. */
-static bool fetch(run *r, uint32_t device, int64_t now_ns)
+static bool issue_next_gather(simulation *r, uint32_t device, int64_t now_ns)
 {
     if (r->fetch[device] == r->fetch_end[device])
         return false;
     uint32_t c = r->fetches[r->fetch[device]++];
     const lh_chunk *chunk = lh_pipeline_chunk(r->judge->pipeline, c);
-    r->gathered_ns[c] = collective(r, chunk, now_ns, chunk->all_gather_ns);
+    r->gathered_ns[c] = run_collective(r, chunk, now_ns, chunk->all_gather_ns);
     return true;
 }
 
 /* Collects each device's gathers and issues the first ones. */
-static void gather(run *r)
+static void issue_first_gathers(simulation *r)
 {
-    const lhi_judge *judge = r->judge;
-    uint32_t first = lh_pipeline_first_gathers(judge->pipeline), n = 0;
+    const lhi_verifier *judge = r->judge;
+    uint32_t first = lh_pipeline_n_initial_gathers(judge->pipeline), n = 0;
     for (uint32_t device = 0; device < judge->n_devices; device++) {
         r->fetch[device] = n;
         for (uint32_t node = judge->first[device];
@@ -132,25 +132,25 @@ static void gather(run *r)
         }
         r->fetch_end[device] = n;
         for (uint32_t i = 0; first == 0 || i < first; i++)
-            if (!fetch(r, device, 0))
+            if (!issue_next_gather(r, device, 0))
                 break;
     }
 }
 
 /* Issues the next gather at a chunk's first F; chunks without a gather issue
  * none. */
-static void begin_chunk(run *r, uint32_t device, uint32_t chunk,
+static void begin_chunk(simulation *r, uint32_t device, uint32_t chunk,
                         int64_t start_ns)
 {
     if (r->begun[chunk])
         return;
     r->begun[chunk] = true;
     if (lh_pipeline_chunk(r->judge->pipeline, chunk)->all_gather_ns)
-        fetch(r, device, start_ns);
+        issue_next_gather(r, device, start_ns);
 }
 
 /* Delivers the output of `node` to its consumer. */
-static void deliver(run *r, uint32_t node, int64_t time_ns)
+static void deliver(simulation *r, uint32_t node, int64_t time_ns)
 {
     uint32_t consumer = r->consumers[node];
     r->inputs[consumer] = time_ns;
@@ -158,10 +158,10 @@ static void deliver(run *r, uint32_t node, int64_t time_ns)
 }
 
 /* Puts a message on its link at `now_ns`, or when the link is free. */
-static void depart(run *r, uint32_t node, int64_t now_ns)
+static void depart(simulation *r, uint32_t node, int64_t now_ns)
 {
-    const lhi_judge *judge = r->judge;
-    uint32_t link = lhi_link_of(judge, node, NULL);
+    const lhi_verifier *judge = r->judge;
+    uint32_t link = lhi_verify_get_link(judge, node, NULL);
     const lh_link *l = lh_pipeline_link(judge->pipeline, link);
     int64_t *free_ns = &r->link_free_ns[judge->link_resources[link]];
     *free_ns = (*free_ns > now_ns ? *free_ns : now_ns) + l->transfer_ns;
@@ -169,11 +169,11 @@ static void depart(run *r, uint32_t node, int64_t now_ns)
 }
 
 /* Departs a message, or all that an explicit order now allows. */
-static void enter_link(run *r, uint32_t node, int64_t now_ns)
+static void enter_link(simulation *r, uint32_t node, int64_t now_ns)
 {
-    const lhi_judge *judge = r->judge;
-    uint32_t link = lhi_link_of(judge, node, NULL);
-    if (link == LHI_AT_ONCE) {
+    const lhi_verifier *judge = r->judge;
+    uint32_t link = lhi_verify_get_link(judge, node, NULL);
+    if (link == LHI_NO_LINK) {
         deliver(r, node, now_ns);
         return;
     }
@@ -189,13 +189,13 @@ static void enter_link(run *r, uint32_t node, int64_t now_ns)
 
 /* Runs the operations that a pass launches at its start, in sequence on the
  * device's link, and updates the passes that wait for them. */
-static void launch_operations(run *r, uint32_t node, int64_t start_ns)
+static void launch_operations(simulation *r, uint32_t node, int64_t start_ns)
 {
-    const lhi_judge *judge = r->judge;
+    const lhi_verifier *judge = r->judge;
     for (uint32_t i = r->launches[node]; i != LH_NONE; i = r->next_op[i]) {
         const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
         const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, op->chunk);
-        int64_t end_ns = collective(r, chunk, start_ns, op->transfer_ns);
+        int64_t end_ns = run_collective(r, chunk, start_ns, op->transfer_ns);
         uint32_t waiter = r->waiters[i];
         if (waiter == LH_NONE)
             continue;
@@ -207,7 +207,7 @@ static void launch_operations(run *r, uint32_t node, int64_t start_ns)
 
 /* Queues a message that is produced and, with rendezvous receives, has its
  * receive posted. */
-static void offer(run *r, uint32_t node)
+static void queue_message(simulation *r, uint32_t node)
 {
     int64_t time_ns = r->ends[node];
     if (r->posted_ns && r->posted_ns[node] > time_ns)
@@ -215,28 +215,28 @@ static void offer(run *r, uint32_t node)
     lhi_event event = {.time_ns = time_ns,
                        .rank = r->judge->rows[node],
                        .seq = r->n_messages++,
-                       .what = node};
+                       .payload = node};
     if (!lhi_heap_push(&r->heap, event))
         r->judge->no_memory = true;
 }
 
 /* Posts the receive for the input of `node`. */
-static void post_receive(run *r, uint32_t node, int64_t now_ns)
+static void post_receive(simulation *r, uint32_t node, int64_t now_ns)
 {
     uint32_t source = r->sources[node];
     if (source == LH_NONE || r->posted_ns[source] != UNKNOWN)
         return;
     r->posted_ns[source] = now_ns;
     if (r->ends[source] != UNKNOWN &&
-        lhi_link_of(r->judge, source, NULL) != LHI_IN_PLACE)
-        offer(r, source);
+        lhi_verify_get_link(r->judge, source, NULL) != LHI_SAME_DEVICE)
+        queue_message(r, source);
 }
 
 /* Posts receives when the device reaches `node`: for that pass, or with
  * LH_RECEIVES_LATE_FD for the next pass other than W. */
-static void come_to(run *r, uint32_t device, uint32_t node)
+static void post_due_receives(simulation *r, uint32_t device, uint32_t node)
 {
-    const lhi_judge *judge = r->judge;
+    const lhi_verifier *judge = r->judge;
     uint32_t end = judge->first[device + 1];
     if (lh_pipeline_receives(judge->pipeline) == LH_RECEIVES_LATE_FD)
         while (node < end && judge->passes[node].kind == LH_W)
@@ -246,33 +246,33 @@ static void come_to(run *r, uint32_t device, uint32_t node)
 }
 
 /* Handles the end of a pass. */
-static void end_pass(run *r, uint32_t node, int64_t end_ns)
+static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     const lh_pass *pass = &judge->passes[node];
     const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
     r->ends[node] = end_ns;
     r->n_done++;
-    reach(r, end_ns);
+    extend_makespan(r, end_ns);
     if ((pass->kind == LH_W || pass->kind == LH_B) &&
         --r->left[pass->chunk] == 0 && chunk->reduce_scatter_ns)
-        collective(r, chunk, end_ns, chunk->reduce_scatter_ns);
+        run_collective(r, chunk, end_ns, chunk->reduce_scatter_ns);
     if (r->consumers[node] == LH_NONE)
         return;
-    uint32_t link = lhi_link_of(judge, node, NULL);
-    if (link == LHI_IN_PLACE) {
+    uint32_t link = lhi_verify_get_link(judge, node, NULL);
+    if (link == LHI_SAME_DEVICE) {
         deliver(r, node, end_ns);
         return;
     }
     if (!r->posted_ns || r->posted_ns[node] != UNKNOWN)
-        offer(r, node);
+        queue_message(r, node);
 }
 
 /* Adds a copy on the device's stream; `waiter` does not start before its end.
  */
-static void copy(run *r, uint32_t node, uint32_t waiter, int64_t now_ns)
+static void add_copy(simulation *r, uint32_t node, uint32_t waiter, int64_t now_ns)
 {
-    const lhi_judge *judge = r->judge;
+    const lhi_verifier *judge = r->judge;
     const lh_chunk *chunk =
         lh_pipeline_chunk(judge->pipeline, judge->passes[node].chunk);
     int64_t *stream = &r->stream_ns[judge->rows[node]];
@@ -283,35 +283,35 @@ static void copy(run *r, uint32_t node, uint32_t waiter, int64_t now_ns)
 
 /* Starts fetching the next pass's activations when the pass at `node` starts.
  */
-static void fetch_activations(run *r, uint32_t node, uint32_t end,
+static void fetch_activations(simulation *r, uint32_t node, uint32_t end,
                               int64_t start_ns)
 {
     if (!r->gradients || node + 1 == end)
         return;
     uint32_t forward = r->gradients[node + 1];
     if (forward != LH_NONE && forward <= node)
-        copy(r, node + 1, node + 1, start_ns);
+        add_copy(r, node + 1, node + 1, start_ns);
 }
 
 /* Offloads an F's activations after its end; the pass after the next waits for
  * the copy. */
-static void store_activations(run *r, uint32_t node, int64_t end_ns)
+static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
 {
     if (r->gradients && r->gradients[node] != LH_NONE &&
         r->gradients[node] > node)
-        copy(r, node, node + 2, end_ns);
+        add_copy(r, node, node + 2, end_ns);
 }
 
 /* Runs a device as far as possible. */
-static void advance(run *r, uint32_t device)
+static void advance(simulation *r, uint32_t device)
 {
-    const lhi_judge *judge = r->judge;
+    const lhi_verifier *judge = r->judge;
     uint32_t end = judge->first[device + 1];
     for (; r->next[device] < end; r->next[device]++) {
         uint32_t node = r->next[device];
         const lh_pass *pass = &judge->passes[node];
         if (r->posted_ns)
-            come_to(r, device, node);
+            post_due_receives(r, device, node);
         if (r->inputs[node] == UNKNOWN)
             return;
         int64_t start_ns = r->free_ns[device];
@@ -338,7 +338,7 @@ static void advance(run *r, uint32_t device)
 }
 
 /* Advances devices until none can continue. */
-static void drain(run *r)
+static void advance_all(simulation *r)
 {
     while (r->n_stacked) {
         uint32_t device = r->stack[--r->n_stacked];
@@ -350,9 +350,9 @@ static void drain(run *r)
 /* --- dependencies --------------------------------------------------------- */
 
 /* Finds every node's consumer through tables for F and for D or B. */
-static lh_status connect(run *r, lh_error *err)
+static lh_status connect(simulation *r, lh_error *err)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     uint32_t total = judge->first[judge->n_rows], n = judge->n_microbatches;
     size_t cells = (size_t)judge->n_chunks * n;
     uint32_t *forward = LHI_NEW(judge->mem, uint32_t, cells);
@@ -374,7 +374,7 @@ static lh_status connect(run *r, lh_error *err)
     for (uint32_t node = 0; node < total; node++) {
         const lh_pass *pass = &judge->passes[node];
         uint32_t chunk;
-        lhi_link_of(judge, node, &chunk);
+        lhi_verify_get_link(judge, node, &chunk);
         if (chunk == LH_NONE)
             continue;
         size_t cell = (size_t)chunk * n + pass->microbatch;
@@ -388,9 +388,9 @@ static lh_status connect(run *r, lh_error *err)
 
 /* Finds the offloaded activations and their users: those with at least two
  * passes on their device in between. */
-static lh_status take_copies(run *r, lh_error *err)
+static lh_status find_copies(simulation *r, lh_error *err)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     uint32_t total = judge->first[judge->n_rows];
     if (!lh_pipeline_offloads(judge->pipeline))
         return LH_OK;
@@ -406,7 +406,7 @@ static lh_status take_copies(run *r, lh_error *err)
         if (pass->kind != LH_F ||
             !lh_pipeline_chunk(judge->pipeline, pass->chunk)->offload_ns)
             continue;
-        uint32_t back = lhi_find_gradient(judge, pass->chunk, pass->microbatch);
+        uint32_t back = lhi_verify_find_gradient(judge, pass->chunk, pass->microbatch);
         if (back < node + 3)
             continue;
         r->gradients[node] = back;
@@ -415,17 +415,17 @@ static lh_status take_copies(run *r, lh_error *err)
     return LH_OK;
 }
 
-static uint32_t node_at(const lhi_judge *judge, const lh_dp_point *at)
+static uint32_t node_at(const lhi_verifier *judge, const lh_dp_pass *at)
 {
     lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};
-    return at->backward ? lhi_find_gradient(judge, at->chunk, at->microbatch)
-                        : lhi_find_pass(judge, &forward);
+    return at->backward ? lhi_verify_find_gradient(judge, at->chunk, at->microbatch)
+                        : lhi_verify_find_pass(judge, &forward);
 }
 
 /* Finds the node that starts each operation and the node that waits for it. */
-static lh_status take_operations(run *r, lh_error *err)
+static lh_status find_operations(simulation *r, lh_error *err)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     uint32_t n = lh_pipeline_n_dp_ops(judge->pipeline);
     uint32_t total = judge->first[judge->n_rows];
     if (n == 0)
@@ -447,7 +447,7 @@ static lh_status take_operations(run *r, lh_error *err)
         r->next_op[i] = r->launches[starter];
         r->launches[starter] = i;
         r->waiters[i] =
-            op->before.chunk == LH_NONE ? LH_NONE : node_at(judge, &op->before);
+            op->needed_by.chunk == LH_NONE ? LH_NONE : node_at(judge, &op->needed_by);
         if (r->waiters[i] != LH_NONE)
             r->missing[r->waiters[i]]++;
     }
@@ -455,9 +455,9 @@ static lh_status take_operations(run *r, lh_error *err)
 }
 
 /* Reads the explicit message orders. */
-static lh_status take_orders(run *r, lh_error *err)
+static lh_status read_link_orders(simulation *r, lh_error *err)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     uint32_t n = lh_schedule_n_link_orders(judge->schedule);
     for (uint32_t i = 0; i < n; i++) {
         const lh_link_order *order = lh_schedule_link_order(judge->schedule, i);
@@ -467,17 +467,17 @@ static lh_status take_orders(run *r, lh_error *err)
         if (order->n_passes == 0)
             continue;
         for (uint32_t k = 0; k < order->n_passes; k++)
-            nodes[k] = lhi_find_pass(judge, &order->passes[k]);
-        uint32_t link = lhi_link_of(judge, nodes[0], NULL);
+            nodes[k] = lhi_verify_find_pass(judge, &order->passes[k]);
+        uint32_t link = lhi_verify_get_link(judge, nodes[0], NULL);
         r->orders[judge->link_resources[link]] =
             (ordered_link){nodes, order->n_passes, 0};
     }
     return LH_OK;
 }
 
-static lh_status make_run(run *r, lh_error *err)
+static lh_status make_simulation(simulation *r, lh_error *err)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     lhi_arena *mem = judge->mem;
     uint32_t total = judge->first[judge->n_rows];
     r->consumers = LHI_NEW(mem, uint32_t, total);
@@ -512,40 +512,40 @@ static lh_status make_run(run *r, lh_error *err)
     for (uint32_t c = 0; c < judge->n_chunks; c++)
         r->gathered_ns[c] = UNKNOWN;
     LHI_TRY(connect(r, err));
-    LHI_TRY(take_operations(r, err));
-    LHI_TRY(take_copies(r, err));
-    return take_orders(r, err);
+    LHI_TRY(find_operations(r, err));
+    LHI_TRY(find_copies(r, err));
+    return read_link_orders(r, err);
 }
 
 /* --- deadlock ------------------------------------------------------------- */
 
 /* Returns the pass, not yet run, that the device's next pass waits for;
  * describes it in `why` (256 bytes). */
-static uint32_t blocker(const run *r, uint32_t device, char *why)
+static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
 {
-    const lhi_judge *judge = r->judge;
-    char text[LH_PASS_TEXT], needs[LH_PASS_TEXT], first[LH_PASS_TEXT];
+    const lhi_verifier *judge = r->judge;
+    char text[LH_PASS_TEXT_SIZE], needs[LH_PASS_TEXT_SIZE], first[LH_PASS_TEXT_SIZE];
     uint32_t node = r->next[device], source = r->sources[node];
-    lh_pass_text(&judge->passes[node], text);
+    lh_pass_format(&judge->passes[node], text);
     if (r->inputs[node] != UNKNOWN) {
         uint32_t i = 0;
         while (r->waiters[i] != node || r->ends[r->starters[i]] != UNKNOWN)
             i++;
-        lh_pass_text(&judge->passes[r->starters[i]], needs);
+        lh_pass_format(&judge->passes[r->starters[i]], needs);
         snprintf(why, 256,
                  "device %" PRIu32 " waits in %s for data-parallel "
                  "communication that starts with %s, later on the same device",
                  device, text, needs);
         return r->starters[i];
     }
-    lh_pass_text(&judge->passes[source], needs);
+    lh_pass_format(&judge->passes[source], needs);
     if (r->ends[source] == UNKNOWN) {
         snprintf(why, 256,
                  "device %" PRIu32 " waits in %s for %s of device %" PRIu32,
                  device, text, needs, judge->rows[source]);
         return source;
     }
-    uint32_t link = lhi_link_of(judge, source, NULL);
+    uint32_t link = lhi_verify_get_link(judge, source, NULL);
     uint32_t resource = judge->link_resources[link];
     const ordered_link *order = &r->orders[resource];
     uint32_t head = order->nodes[order->next];
@@ -553,7 +553,7 @@ static uint32_t blocker(const run *r, uint32_t device, char *why)
              "device %" PRIu32 " waits in %s for the message of %s, which "
              "link %s sends after that of %s of device %" PRIu32,
              device, text, needs, judge->resource_names[resource],
-             lh_pass_text(&judge->passes[head], first), judge->rows[head]);
+             lh_pass_format(&judge->passes[head], first), judge->rows[head]);
     /* Produced, but its receive is not posted: the consumer has not reached it.
      */
     return r->ends[head] == UNKNOWN ? head : r->consumers[head];
@@ -561,20 +561,20 @@ static uint32_t blocker(const run *r, uint32_t device, char *why)
 
 /* Follows the wait-for relation from a blocked device until it closes a cycle,
  * then reports that cycle. */
-static void say_deadlock(run *r)
+static void report_deadlock(simulation *r)
 {
-    lhi_judge *judge = r->judge;
+    lhi_verifier *judge = r->judge;
     char why[256], text[900];
     uint32_t device = 0;
     while (r->next[device] == judge->first[device + 1])
         device++;
     for (uint32_t i = 0; i < judge->n_devices; i++)
-        device = judge->rows[blocker(r, device, why)];
+        device = judge->rows[find_blocker(r, device, why)];
     uint32_t begin = device, length = 0;
     size_t used = 0;
     text[0] = '\0';
     do {
-        device = judge->rows[blocker(r, device, why)];
+        device = judge->rows[find_blocker(r, device, why)];
         length++;
         size_t room = sizeof text - used, need = strlen(why) + 2;
         if (used + need + 8 < sizeof text)
@@ -583,23 +583,23 @@ static void say_deadlock(run *r)
         else if (used + 8 < sizeof text && text[used - 1] != '.')
             used += (size_t)snprintf(text + used, room, "; ...");
     } while (device != begin);
-    lhi_violation(judge, "deadlock, a circle of %" PRIu32 ": %s", length, text);
+    lhi_verify_add_violation(judge, "deadlock, a circle of %" PRIu32 ": %s", length, text);
 }
 
-lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err)
+lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)
 {
-    run r = {.judge = judge};
-    LHI_TRY(make_run(&r, err));
-    gather(&r);
+    simulation r = {.judge = judge};
+    LHI_TRY(make_simulation(&r, err));
+    issue_first_gathers(&r);
     for (uint32_t d = judge->n_devices; d-- > 0;) {
         r.next[d] = judge->first[d];
         stack(&r, d);
     }
-    drain(&r);
+    advance_all(&r);
     lhi_event event;
     while (!judge->no_memory && lhi_heap_pop(&r.heap, &event)) {
-        enter_link(&r, (uint32_t)event.what, event.time_ns);
-        drain(&r);
+        enter_link(&r, (uint32_t)event.payload, event.time_ns);
+        advance_all(&r);
     }
     lhi_heap_fini(&r.heap);
     if (judge->no_memory)
@@ -607,6 +607,6 @@ lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err)
     if (r.n_done == judge->first[judge->n_rows])
         judge->verdict->makespan_ns = r.makespan_ns;
     else
-        say_deadlock(&r);
+        report_deadlock(&r);
     return LH_OK;
 }

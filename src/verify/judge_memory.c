@@ -17,7 +17,7 @@ static int64_t add_clamped(int64_t a, int64_t b)
 }
 
 /* Returns a pass's net memory change. */
-static int64_t change(const lhi_judge *judge, const lh_pass *pass)
+static int64_t get_memory_change(const lhi_verifier *judge, const lh_pass *pass)
 {
     if (pass->chunk >= judge->n_chunks)
         return 0;
@@ -30,12 +30,12 @@ static int64_t change(const lhi_judge *judge, const lh_pass *pass)
     case LH_B:
         return chunk->mem_d + chunk->mem_w;
     default:
-        return lhi_portion(chunk->mem_w, pass);
+        return lhi_verify_compute_share(chunk->mem_w, pass);
     }
 }
 
 /* Computes a device's peak and reports a violation. */
-static void judge_device(lhi_judge *judge, uint32_t device)
+static void check_device(lhi_verifier *judge, uint32_t device)
 {
     int64_t *peak = &judge->verdict->peaks[device];
     int64_t limit = lh_pipeline_memory_limit(judge->pipeline, device);
@@ -46,7 +46,7 @@ static void judge_device(lhi_judge *judge, uint32_t device)
         end = judge->first[device + 1];
     }
     for (uint32_t node = begin; node < end; node++) {
-        now = add_clamped(now, change(judge, &judge->passes[node]));
+        now = add_clamped(now, get_memory_change(judge, &judge->passes[node]));
         if (now > *peak) {
             *peak = now;
             worst = node;
@@ -57,21 +57,21 @@ static void judge_device(lhi_judge *judge, uint32_t device)
     const char *unit = lh_pipeline_memory_unit(judge->pipeline);
     const char *space = unit[0] ? " " : "";
     if (worst == LH_NONE) {
-        lhi_violation(judge,
+        lhi_verify_add_violation(judge,
                       "device %" PRIu32 " holds %" PRId64
                       "%s%s all along, of %" PRId64 " allowed",
                       device, fixed, space, unit, limit);
         return;
     }
-    char text[LH_PASS_TEXT];
-    lhi_violation(judge,
+    char text[LH_PASS_TEXT_SIZE];
+    lhi_verify_add_violation(judge,
                   "device %" PRIu32 " holds %" PRId64 "%s%s in cell %" PRIu32
                   ", %s, of %" PRId64 " allowed",
-                  device, *peak, space, unit, lhi_position(judge, worst),
-                  lh_pass_text(&judge->passes[worst], text), limit);
+                  device, *peak, space, unit, lhi_verify_get_cell(judge, worst),
+                  lh_pass_format(&judge->passes[worst], text), limit);
 }
 
-void lhi_judge_memory(lhi_judge *judge)
+void lhi_verify_check_memory(lhi_verifier *judge)
 {
     int64_t *peaks = judge->verdict->peaks;
     for (uint32_t c = 0; c < judge->n_chunks; c++) {
@@ -79,5 +79,5 @@ void lhi_judge_memory(lhi_judge *judge)
         peaks[chunk->device] += chunk->mem_static;
     }
     for (uint32_t d = 0; d < judge->n_devices; d++)
-        judge_device(judge, d);
+        check_device(judge, d);
 }

@@ -5,21 +5,21 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool lhi_verdict_full(const lhi_judge *judge)
+bool lhi_verify_is_verdict_full(const lhi_verifier *judge)
 {
     return judge->verdict->n_kept == LHI_MAX_VIOLATIONS;
 }
 
-void lhi_violations(lhi_judge *judge, uint64_t count)
+void lhi_verify_count_violations(lhi_verifier *judge, uint64_t count)
 {
     judge->verdict->total += count;
 }
 
-void lhi_violation(lhi_judge *judge, const char *format, ...)
+void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)
 {
     lh_verdict *v = judge->verdict;
     v->total++;
-    if (lhi_verdict_full(judge))
+    if (lhi_verify_is_verdict_full(judge))
         return;
     char text[1024];
     va_list args;
@@ -33,13 +33,13 @@ void lhi_violation(lhi_judge *judge, const char *format, ...)
         judge->no_memory = true;
 }
 
-uint32_t lhi_position(const lhi_judge *judge, uint32_t node)
+uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node)
 {
     uint32_t row = judge->rows[node];
     return lh_schedule_cell(judge->schedule, row, node - judge->first[row]);
 }
 
-int64_t lhi_portion(int64_t total, const lh_pass *pass)
+int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass)
 {
     int64_t n = pass->n_parts, k = pass->part;
     if (n <= 1)

@@ -205,7 +205,7 @@ static void add_sweep(lh_report *report)
 
 static void add_reasons(lh_report *report)
 {
-    static const lh_report_part parts[] = {{"compute", 12229000000},
+    static const lh_report_breakdown_part parts[] = {{"compute", 12229000000},
                                            {"bubble", 571000000},
                                            {"nothing", 0},
                                            {"exposed messages", 310000000}};
@@ -217,7 +217,7 @@ static void add_reasons(lh_report *report)
                              .title = "Network: west>east",
                              .n_columns = 3,
                              .head = head};
-    must(lh_report_add_parts(report, "What the iteration consists of", 4, parts,
+    must(lh_report_add_breakdown(report, "What the iteration consists of", 4, parts,
                              &err));
     must(lh_report_add_table(report, &table, &err));
     for (int i = 0; i < 2; i++)

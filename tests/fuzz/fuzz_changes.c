@@ -16,14 +16,14 @@ static const char small[] =
 static void change(const char *line)
 {
     lh_pipeline *p = NULL;
-    lhi_changed changed = {0};
+    lhi_whatif_pipeline changed = {0};
     lh_error err = {0};
     const lh_sim_options sim = {.size = sizeof sim};
     MUST(lh_pipeline_parse(small, strlen(small), "small", &p, &err), err);
-    lh_status status = lhi_change(p, &sim, line, &changed, &err);
+    lh_status status = lhi_whatif_apply_changes(p, &sim, line, &changed, &err);
     if (status != LH_OK)
         fuzz_refused(status, &err, changed.pipeline);
-    lhi_changed_fini(&changed);
+    lhi_whatif_pipeline_fini(&changed);
     lh_pipeline_free(p);
 }
 
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (end) {
         lh_pipeline *p = NULL;
         lh_error err = {0};
-        lh_status status = lhi_pipeline_of_numbers((const char *)end + 1,
+        lh_status status = lhi_pipeline_deserialize((const char *)end + 1,
                                                    size - len - 1, &p, &err);
         if (status != LH_OK)
             fuzz_refused(status, &err, p);

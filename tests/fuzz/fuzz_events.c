@@ -24,16 +24,16 @@ static lh_status parse(const char *text, size_t len, lh_events **out,
 FUZZ_ROUND_TRIP(read_twice, lh_events, parse, lh_events_format, lh_events_free)
 
 /* Each state is a pipeline, and each step has one. */
-static void look(const lh_course *course, const lh_events *events)
+static void look(const lh_event_timeline *course, const lh_events *events)
 {
-    uint32_t n = lh_course_n_states(course);
-    REQUIRE(lh_course_slow(course, 0, NULL, 0) == 0, "state 0 is slow");
+    uint32_t n = lh_event_timeline_n_states(course);
+    REQUIRE(lh_event_timeline_slow_components(course, 0, NULL, 0) == 0, "state 0 is slow");
     for (uint32_t i = 0; i < events->n_events; i++) {
         const lh_event *e = &events->events[i];
-        uint32_t first = lh_course_state(course, (uint64_t)e->from);
+        uint32_t first = lh_event_timeline_state(course, (uint64_t)e->first_step);
         REQUIRE(first > 0 && first < n, "state %u", first);
-        REQUIRE(lh_course_slow(course, first, NULL, 0) > 0, "nothing is slow");
-        REQUIRE(lh_course_state(course, (uint64_t)e->to) < n, "no such state");
+        REQUIRE(lh_event_timeline_slow_components(course, first, NULL, 0) > 0, "nothing is slow");
+        REQUIRE(lh_event_timeline_state(course, (uint64_t)e->end_step) < n, "no such state");
     }
 }
 
@@ -41,19 +41,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lh_events *events = read_twice((const char *)data, size);
     lh_pipeline *p = NULL;
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     lh_error err = {0};
     if (!events)
         return 0;
     MUST(lh_pipeline_parse(pipeline_text, sizeof pipeline_text - 1, "p", &p,
                            &err),
          err);
-    lh_status status = lh_course_make(p, events, NULL, &course, &err);
+    lh_status status = lh_event_timeline_make(p, events, NULL, &course, &err);
     if (status == LH_OK)
         look(course, events);
     else
         fuzz_refused(status, &err, course);
-    lh_course_free(course);
+    lh_event_timeline_free(course);
     lh_pipeline_free(p);
     lh_events_free(events);
     return 0;

@@ -13,7 +13,7 @@ static bool is_small(const lh_scenario *s)
         return false;
     for (uint32_t j = 0; j < s->n_jobs; j++) {
         const lhi_chain *c = &s->jobs[j].chain;
-        if (lhi_job_pipeline(&s->jobs[j]) || c->bits > 10000000000)
+        if (lhi_optical_job_pipeline(&s->jobs[j]) || c->bits > 10000000000)
             return false;
         passes += (uint64_t)c->stages * c->microbatches * 2;
     }

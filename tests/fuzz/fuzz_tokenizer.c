@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lhi_tokenizer *t = NULL;
     lh_error err = {0};
     for (size_t at = 0; at < size;) {
-        size_t word = lhi_word(rest + at, size - at);
+        size_t word = lhi_pretokenize_word(rest + at, size - at);
         REQUIRE(word > 0 && word <= size - at, "a word of %zu", word);
         at += word;
     }

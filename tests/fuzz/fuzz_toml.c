@@ -21,14 +21,14 @@ static void check_node(const lhi_node *node, uint32_t n_lines, int depth)
     REQUIRE(node->line >= 1 && node->line <= n_lines, "line %u", node->line);
     if (node->kind == LHI_SCALAR) {
         REQUIRE(node->text && !node->first, "a scalar");
-        REQUIRE(lhi_utf8_ok(node->text), "no UTF-8");
+        REQUIRE(lhi_is_utf8(node->text), "no UTF-8");
         REQUIRE(node->quoted || *node->text, "a plain scalar without a letter");
         return;
     }
     for (const lhi_node *c = node->first; c; c = c->next, n++) {
         REQUIRE(c->parent == node && c->index == n, "child %u", n);
         REQUIRE((c->key != NULL) == (node->kind == LHI_MAP), "key of %u", n);
-        REQUIRE(!c->key || lhi_find(node, c->key) == c, "'%s' twice", c->key);
+        REQUIRE(!c->key || lhi_node_find(node, c->key) == c, "'%s' twice", c->key);
         check_node(c, n_lines, depth + (c->kind != LHI_SCALAR));
     }
     REQUIRE(n == node->n_items, "%u children of %u", n, node->n_items);

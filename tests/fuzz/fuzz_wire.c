@@ -19,23 +19,23 @@ enum { N_OPS = 6, LARGE_BYTES = LHI_NET_EAGER_BYTES + 1000 };
 
 static void greetings(const uint8_t *data, size_t size)
 {
-    while (size >= LHI_HELLO_BYTES) {
-        lhi_hello h;
+    while (size >= LHI_HANDSHAKE_BYTES) {
+        lhi_handshake_message h;
         lh_error err = {0};
-        unsigned char again[LHI_HELLO_BYTES];
-        lh_status status = lhi_hello_read(data, &h, &err);
+        unsigned char again[LHI_HANDSHAKE_BYTES];
+        lh_status status = lhi_handshake_read(data, &h, &err);
         if (status != LH_OK) {
             fuzz_refused(status, &err, NULL);
             return;
         }
-        lhi_hello_write(&h, again);
+        lhi_handshake_write(&h, again);
         REQUIRE(memcmp(again, data, sizeof again) == 0, "another greeting");
-        data += LHI_HELLO_BYTES;
-        size -= LHI_HELLO_BYTES;
+        data += LHI_HANDSHAKE_BYTES;
+        size -= LHI_HANDSHAKE_BYTES;
         if (h.more > size)
             return;
         char text[64];
-        lhi_wire_text(data, h.more, text, sizeof text);
+        lhi_wire_sanitise_text(data, h.more, text, sizeof text);
         REQUIRE(strlen(text) < sizeof text, "too long");
         data += h.more;
         size -= h.more;
@@ -63,29 +63,29 @@ static void rail_heads(const uint8_t *data, size_t size)
 /* The bytes as each kind of card there is; `size` is enough for all. */
 static void cards(const uint8_t *data)
 {
-    static lhi_ucx_card ucx;
-    unsigned char again[LHI_UCX_CARD_BYTES];
-    lhi_link_share share;
-    lhi_start_card start;
+    static lhi_ucx_record ucx;
+    unsigned char again[LHI_UCX_RECORD_BYTES];
+    lhi_shared_links_location share;
+    lhi_start_record start;
     lh_error err = {0};
-    lh_status status = lhi_link_share_read(data, &share, &err);
+    lh_status status = lhi_shared_links_location_read(data, &share, &err);
     if (status == LH_OK) {
-        lhi_link_share_write(&share, again);
-        REQUIRE(memcmp(again, data, LHI_SHARE_BYTES) == 0, "another share");
+        lhi_shared_links_location_write(&share, again);
+        REQUIRE(memcmp(again, data, LHI_SHARED_LINKS_LOCATION_BYTES) == 0, "another share");
     } else {
         fuzz_refused(status, &err, NULL);
     }
-    status = lhi_start_card_read(data, &start, &err);
+    status = lhi_start_record_read(data, &start, &err);
     if (status == LH_OK) {
-        lhi_start_card_write(&start, again);
-        REQUIRE(memcmp(again, data, LHI_START_CARD_BYTES) == 0, "another card");
+        lhi_start_record_write(&start, again);
+        REQUIRE(memcmp(again, data, LHI_START_RECORD_BYTES) == 0, "another card");
     } else {
         fuzz_refused(status, &err, NULL);
     }
-    status = lhi_ucx_card_read(data, &ucx, &err);
+    status = lhi_ucx_record_read(data, &ucx, &err);
     if (status == LH_OK) {
-        lhi_ucx_card_write(&ucx, again);
-        REQUIRE(memcmp(again, data, LHI_UCX_CARD_BYTES) == 0, "another card");
+        lhi_ucx_record_write(&ucx, again);
+        REQUIRE(memcmp(again, data, LHI_UCX_RECORD_BYTES) == 0, "another card");
     } else {
         fuzz_refused(status, &err, NULL);
     }
@@ -94,29 +94,29 @@ static void cards(const uint8_t *data)
 /* Counts and as many rows; how many bytes that was, 0: something else. */
 static size_t recorded(const uint8_t *data, size_t size)
 {
-    lhi_counts counts;
+    lhi_record_counts counts;
     lh_error err = {0};
-    unsigned char again[LHI_COUNTS_BYTES];
-    if (size < LHI_COUNTS_BYTES)
+    unsigned char again[LHI_RECORD_COUNTS_BYTES];
+    if (size < LHI_RECORD_COUNTS_BYTES)
         return 0;
-    lh_status status = lhi_counts_read(data, LHI_COUNTS_BYTES, &counts, &err);
+    lh_status status = lhi_record_counts_read(data, LHI_RECORD_COUNTS_BYTES, &counts, &err);
     if (status != LH_OK) {
         fuzz_refused(status, &err, NULL);
         return 0;
     }
-    lhi_counts_write(&counts, again);
+    lhi_record_counts_write(&counts, again);
     REQUIRE(memcmp(again, data, sizeof again) == 0, "other counts");
-    size_t n = lhi_rows_bytes(&counts);
-    if (n > size - LHI_COUNTS_BYTES)
+    size_t n = lhi_record_rows_size(&counts);
+    if (n > size - LHI_RECORD_COUNTS_BYTES)
         return 0;
-    lhi_record *records = calloc(counts.n_passes + 1u, sizeof *records);
-    lhi_played *played = calloc(counts.n_played + 1u, sizeof *played);
+    lhi_pass_record *records = calloc(counts.n_passes + 1u, sizeof *records);
+    lhi_collective_record *played = calloc(counts.n_collectives + 1u, sizeof *played);
     unsigned char *rows = malloc(n + 1);
     REQUIRE(records && played && rows, "no memory");
-    data += LHI_COUNTS_BYTES;
-    status = lhi_rows_read(data, n, &counts, records, played, &err);
+    data += LHI_RECORD_COUNTS_BYTES;
+    status = lhi_record_rows_read(data, n, &counts, records, played, &err);
     if (status == LH_OK) {
-        lhi_rows_write(&counts, records, played, rows);
+        lhi_record_rows_write(&counts, records, played, rows);
         REQUIRE(memcmp(rows, data, n) == 0, "other rows");
     } else {
         fuzz_refused(status, &err, NULL);
@@ -124,7 +124,7 @@ static size_t recorded(const uint8_t *data, size_t size)
     free(records);
     free(played);
     free(rows);
-    return status == LH_OK ? LHI_COUNTS_BYTES + n : 0;
+    return status == LH_OK ? LHI_RECORD_COUNTS_BYTES + n : 0;
 }
 
 /* What a rank has seen of a step, of so many passes as it says. */
@@ -132,20 +132,20 @@ static void seen(const uint8_t *data, size_t size)
 {
     enum { MOST = 4096 };
     lh_error err = {0};
-    if (size < LHI_SEEN_BYTES)
+    if (size < LHI_OBSERVATION_HEADER_BYTES)
         return;
-    lhi_seen_head head = {(uint32_t)lhi_get_bytes(data + 4, 4),
-                          (uint32_t)lhi_get_bytes(data + 8, 4), 0};
-    if (head.n_passes > MOST || head.n_played > MOST)
+    lhi_observation_header head = {(uint32_t)lhi_load_little_endian(data + 4, 4),
+                          (uint32_t)lhi_load_little_endian(data + 8, 4), 0};
+    if (head.n_passes > MOST || head.n_collectives > MOST)
         return;
-    size_t n = lhi_seen_size(&head);
-    lhi_seen_row *rows = calloc(head.n_passes + 1u, sizeof *rows);
-    lhi_played *played = calloc(head.n_played + 1u, sizeof *played);
+    size_t n = lhi_observation_size(&head);
+    lhi_pass_observation *rows = calloc(head.n_passes + 1u, sizeof *rows);
+    lhi_collective_record *played = calloc(head.n_collectives + 1u, sizeof *played);
     unsigned char *again = malloc(n);
     REQUIRE(rows && played && again, "no memory");
-    lh_status status = lhi_seen_read(data, size, &head, rows, played, &err);
+    lh_status status = lhi_observation_read(data, size, &head, rows, played, &err);
     if (status == LH_OK) {
-        lhi_seen_write(&head, rows, played, again);
+        lhi_observation_write(&head, rows, played, again);
         REQUIRE(memcmp(again, data, n) == 0, "something else was seen");
     } else {
         fuzz_refused(status, &err, NULL);
@@ -159,17 +159,17 @@ static void seen(const uint8_t *data, size_t size)
 static size_t notices(const uint8_t *data, size_t size, uint32_t n)
 {
     lh_error err;
-    lhi_told row;
-    unsigned char again[LHI_TOLD_BYTES];
+    lhi_adapt_notice row;
+    unsigned char again[LHI_ADAPT_NOTICE_BYTES];
     size_t done = 0;
-    for (; n && size - done >= LHI_TOLD_BYTES; n--, done += LHI_TOLD_BYTES) {
+    for (; n && size - done >= LHI_ADAPT_NOTICE_BYTES; n--, done += LHI_ADAPT_NOTICE_BYTES) {
         lh_status status =
-            lhi_told_read(data + done, LHI_TOLD_BYTES, &row, &err);
+            lhi_adapt_notice_read(data + done, LHI_ADAPT_NOTICE_BYTES, &row, &err);
         if (status != LH_OK) {
             fuzz_refused(status, &err, NULL);
             return SIZE_MAX;
         }
-        lhi_told_write(&row, again);
+        lhi_adapt_notice_write(&row, again);
         REQUIRE(memcmp(again, data + done, sizeof again) == 0,
                 "another notice of a change");
     }
@@ -179,23 +179,23 @@ static size_t notices(const uint8_t *data, size_t size, uint32_t n)
 /* Who has what, of two chunks with five layers on two ranks. */
 static void seats(const uint8_t *data, size_t size)
 {
-    const lhi_seating seating = {.n_chunks = 2, .n_places = 2, .n_layers = 5};
-    lhi_seats s, same;
+    const lhi_rank_assignment_limits seating = {.n_chunks = 2, .n_places = 2, .n_layers = 5};
+    lhi_rank_assignment s, same;
     lh_error err = {0};
     char *again = NULL;
-    lh_status status = lhi_seats_read((const char *)data, (uint32_t)size,
+    lh_status status = lhi_rank_assignment_parse((const char *)data, (uint32_t)size,
                                       &seating, &s, &err);
     if (status != LH_OK) {
         fuzz_refused(status, &err, NULL);
         return;
     }
-    MUST(lhi_seats_write(&s, &again, &err), err);
-    MUST(lhi_seats_read(again, (uint32_t)strlen(again), &seating, &same, &err),
+    MUST(lhi_rank_assignment_format(&s, &again, &err), err);
+    MUST(lhi_rank_assignment_parse(again, (uint32_t)strlen(again), &seating, &same, &err),
          err);
-    REQUIRE(lhi_seats_alike(&s, &same), "other seats");
+    REQUIRE(lhi_rank_assignment_equal(&s, &same), "other seats");
     lh_text_free(again);
-    lhi_seats_fini(&s);
-    lhi_seats_fini(&same);
+    lhi_rank_assignment_fini(&s);
+    lhi_rank_assignment_fini(&same);
 }
 
 static void outcome(const uint8_t *data, size_t size)
@@ -232,21 +232,21 @@ static void outcome(const uint8_t *data, size_t size)
         REQUIRE(memcmp(row_again, data, sizeof row_again) == 0, "another row");
         data += LHI_SWITCH_BYTES;
         size -= LHI_SWITCH_BYTES;
-        if (row.n_seats > size)
+        if (row.n_assignment > size)
             return;
-        seats(data, row.n_seats);
-        data += row.n_seats;
-        size -= row.n_seats;
+        seats(data, row.n_assignment);
+        data += row.n_assignment;
+        size -= row.n_assignment;
     }
-    size_t told = notices(data, size, o.n_told);
+    size_t told = notices(data, size, o.n_notices);
     if (told == SIZE_MAX)
         return;
     data += told;
     size -= told;
-    if (lhi_texts_size(&o.texts) > size)
+    if (lhi_proposal_texts_size(&o.texts) > size)
         return;
-    data += lhi_texts_size(&o.texts);
-    size -= lhi_texts_size(&o.texts);
+    data += lhi_proposal_texts_size(&o.texts);
+    size -= lhi_proposal_texts_size(&o.texts);
     size_t n;
     for (; o.n_recorded && (n = recorded(data, size)) > 0; o.n_recorded--) {
         data += n;
@@ -261,17 +261,17 @@ static void engine_messages(const uint8_t *data, size_t size)
     lhi_command command;
     lhi_proposal proposal;
     lhi_vote vote;
-    lhi_done done;
+    lhi_command_report done;
     int64_t posted_ns;
     lh_error err = {0};
     if (lhi_command_read(data, size, &command, &err) == LH_OK) {
         lhi_command_write(&command, again);
         REQUIRE(memcmp(again, data, size) == 0, "another command");
-    } else if (lhi_done_read(data, size, &done, &err) == LH_OK) {
-        lhi_done_write(&done, again);
+    } else if (lhi_command_report_read(data, size, &done, &err) == LH_OK) {
+        lhi_command_report_write(&done, again);
         REQUIRE(memcmp(again, data, size) == 0, "another report");
-    } else if (lhi_notice_read(data, size, &posted_ns, &err) == LH_OK) {
-        lhi_notice_write(posted_ns, again);
+    } else if (lhi_receive_notice_read(data, size, &posted_ns, &err) == LH_OK) {
+        lhi_receive_notice_write(posted_ns, again);
         REQUIRE(memcmp(again, data, size) == 0, "another notice");
     } else if (lhi_proposal_read(data, size, &proposal, &err) == LH_OK) {
         lhi_proposal_write(&proposal, again);
@@ -301,7 +301,7 @@ static lh_status nowhere(lhi_proto *p, uint32_t to, const lhi_frame *f,
     MUST(lhi_frame_read(bytes, &again, err), *err);
     REQUIRE(again.kind == f->kind && again.size == f->size, "another frame");
     if (op)
-        lhi_proto_sent(p, op, LH_OK);
+        lhi_proto_payload_sent(p, op, LH_OK);
     return LH_OK;
 }
 
@@ -341,8 +341,8 @@ static bool take_frame(lhi_proto *p, const uint8_t **data, size_t *size)
     *size -= LHI_FRAME_BYTES;
     void *into = NULL;
     lhi_net_op *op = NULL;
-    lhi_kept *kept = NULL;
-    status = lhi_proto_frame(p, 1, &f, &into, &op, &kept, &err);
+    lhi_unexpected *kept = NULL;
+    status = lhi_proto_frame_received(p, 1, &f, &into, &op, &kept, &err);
     if (status != LH_OK) {
         fuzz_refused(status, &err, NULL);
         return false;
@@ -356,7 +356,7 @@ static bool take_frame(lhi_proto *p, const uint8_t **data, size_t *size)
         memcpy(into, *data, payload);
     *data += payload;
     *size -= payload;
-    return lhi_proto_filled(p, op, kept, &err) == LH_OK;
+    return lhi_proto_payload_received(p, op, kept, &err) == LH_OK;
 }
 
 static void frames(const uint8_t *data, size_t size)
@@ -364,7 +364,7 @@ static void frames(const uint8_t *data, size_t size)
     static unsigned char bytes[N_OPS][LARGE_BYTES];
     static const lhi_carrier carrier = {nowhere, expect, withdraw};
     static const lhi_net_ops ops = {
-        "fuzz", lhi_proto_send, lhi_proto_receive, lhi_proto_withdraw, note,
+        "fuzz", lhi_proto_send, lhi_proto_receive, lhi_proto_cancel, note,
         NULL};
     lhi_failure failure = {0};
     lh_error err = {0};
@@ -405,7 +405,7 @@ static void frames(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size >= LHI_UCX_CARD_BYTES)
+    if (size >= LHI_UCX_RECORD_BYTES)
         cards(data);
     if (size >= 8 && memcmp(data, "longhaul", 8) == 0)
         greetings(data, size);

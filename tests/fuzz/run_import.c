@@ -29,8 +29,8 @@ void run_import(lh_import_source source, const uint8_t *data, size_t size,
     MUST(lh_job_parse(in->job, in->job_len, "job", NULL, &job, &err), err);
     REQUIRE(job->n_datacenters == machines.n_sites, "%u sites",
             job->n_datacenters);
-    for (uint32_t i = 0; i < in->n_noted; i++)
-        REQUIRE(in->noted[i][0] != '\0', "note %u is empty", i);
+    for (uint32_t i = 0; i < in->n_notes; i++)
+        REQUIRE(in->notes[i][0] != '\0', "note %u is empty", i);
     for (uint32_t i = 0; i < in->n_ignored; i++)
         REQUIRE(in->ignored[i][0] != '\0', "name %u is empty", i);
     lh_job_free(job);

@@ -115,7 +115,7 @@ void fuzz_run(const lh_pipeline *p, const lh_schedule *s)
     o.fifo = true;
     simulate(p, s, &o, &any);
     lh_schedule *whole = NULL;
-    lh_status status = lh_schedule_whole(p, s, &whole, &err);
+    lh_status status = lh_schedule_merge_parts(p, s, &whole, &err);
     if (status != LH_OK)
         fuzz_refused(status, &err, whole);
     lh_schedule_free(whole);

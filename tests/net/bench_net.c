@@ -110,7 +110,7 @@ static lh_status measure(lhi_net *net, void *context, char **result,
     char *data = calloc(1, s->bytes);
     if (!times || !data)
         return lhi_fail_nomem(err);
-    lhi_wake_sharply(getenv("BENCH_NET_REALTIME") != NULL, NULL);
+    lhi_enable_precise_wakeups(getenv("BENCH_NET_REALTIME") != NULL, NULL);
     LHI_TRY(ping_pong(net, s, data, &times[0], err));
     LHI_TRY(stream(net, s, data, &times[1], err));
     free(data);

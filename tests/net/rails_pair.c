@@ -78,7 +78,7 @@ static lh_status ping(lhi_net *net, uint64_t round, unsigned char *bytes,
 static void tell_news(lhi_net *net)
 {
     char text[400];
-    while (lhi_net_tell(net, text, sizeof text))
+    while (lhi_net_read_notice(net, text, sizeof text))
         printf("%s\n", text);
     fflush(stdout);
 }

@@ -28,9 +28,9 @@ static void read_weights(naive_llama *n, const char *path)
     lhi_safetensors *file;
     must(lhi_st_open(path, &file, &err), &err);
     for (uint32_t i = 0; i < n->n_tensors; i++) {
-        lhi_kept_tensor kept;
+        lhi_checkpoint_tensor kept;
         const lhi_st_tensor *t;
-        if (!lhi_kept_tensor_of(n->model, i, &kept))
+        if (!lhi_checkpoint_get_tensor(n->model, i, &kept))
             continue;
         float *values = calloc(kept.n, sizeof *values);
         if (!values)

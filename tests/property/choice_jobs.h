@@ -13,7 +13,7 @@
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
-enum { MOST_SITES = 5, MOST_GIVEN = 12 }; /* sites: one more than is drawn */
+enum { MAX_DATACENTERS = 5, MOST_GIVEN = 12 }; /* sites: one more than is drawn */
 
 /* A key of `training`, `framework` or `layout`. */
 typedef struct job_key {
@@ -29,7 +29,7 @@ typedef struct job_site {
 /* All that a job is made from. */
 typedef struct job_parts {
     uint32_t n_sites, gpus_per_node, n_given;
-    job_site sites[MOST_SITES];
+    job_site sites[MAX_DATACENTERS];
     uint32_t batch, sequence;
     double latency_ms, gbps; /* of the first link; others are so many times */
     double fabric_gbps;
@@ -124,7 +124,7 @@ static inline double draw_model(lhi_random *r, const job_size *size,
 static inline void draw_sites(lhi_random *r, const job_size *size, job_parts *p)
 {
     static const uint32_t per_node[] = {1, 2, 4, 4, 8, 8, 8, 6};
-    p->n_sites = draw(r, 1, MOST_SITES - 1);
+    p->n_sites = draw(r, 1, MAX_DATACENTERS - 1);
     p->gpus_per_node = DRAW_OF(r, per_node);
     double gpus = draw_wide(r, 4, size->gpus);
     bool alike = draw_chance(r, 50);

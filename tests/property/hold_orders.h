@@ -13,7 +13,7 @@
 
 /* They take the time that is said, and as a schedule of the pipeline they can
  * run, keep its memory limits and do not undercut a proven bound. */
-static inline void hold_orders(const lh_pipeline *p, lhi_words *words,
+static inline void hold_orders(const lh_pipeline *p, lhi_machine_orders *words,
                                int64_t time)
 {
     const lhi_shop *s = words->shop;
@@ -22,16 +22,16 @@ static inline void hold_orders(const lh_pipeline *p, lhi_words *words,
     lh_verdict *v = NULL;
     lh_bound bound = {0};
     lh_error err = {0};
-    CHECK_INT(lhi_words_time(words), time);
-    if (s->relaxed || test_state.bad)
+    CHECK_INT(lhi_machine_orders_evaluate(words), time);
+    if (s->fifo_relaxed || test_state.bad)
         return;
     CHECK_OK(lh_lower_bound(p, &bound, &err), err);
-    CHECK_OK(lhi_shop_schedule(s, orders, true, &schedule, &err), err);
+    CHECK_OK(lhi_shop_build_schedule(s, orders, true, &schedule, &err), err);
     CHECK_OK(lh_check(p, schedule, &v, &err), err);
     CHECK_MSG(lh_verdict_valid(v), "%s", lh_verdict_violation(v, 0));
     int64_t ns = lh_verdict_makespan(v);
     CHECK(ns >= bound.ns);
-    CHECK(lhi_shop_deadline(s, ns / s->unit_ns) >= time);
+    CHECK(lhi_shop_get_deadline(s, ns / s->unit_ns) >= time);
     if (s->scale == 1)
         CHECK_INT(time * s->unit_ns, ns);
     if (test_state.bad)
@@ -40,7 +40,7 @@ static inline void hold_orders(const lh_pipeline *p, lhi_words *words,
     lh_schedule_free(schedule);
 }
 
-static inline bool same_orders(const lhi_words *a, const lhi_words *b)
+static inline bool same_orders(const lhi_machine_orders *a, const lhi_machine_orders *b)
 {
     for (uint32_t m = 0; m < a->shop->n_machines; m++)
         if (memcmp(a->order[m], b->order[m], a->n[m] * sizeof **a->order) != 0)

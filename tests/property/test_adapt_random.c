@@ -36,11 +36,11 @@ static lh_pipeline *slower(rng *r, const lh_pipeline *p, lh_monitor_event *e)
         links[i] = d.links[i];
     for (uint32_t i = 0; i < d.n_chunks; i++)
         chunks[i] = d.chunks[i];
-    *e = (lh_monitor_event){.what = LH_MONITOR_DEVICE, .now_ns = 1};
+    *e = (lh_monitor_event){.target = LH_MONITOR_DEVICE, .current_ns = 1};
     if (d.n_links > 0 && rng_chance(r, 80)) {
         uint32_t first = rng_below(r, d.n_links);
         *e = (lh_monitor_event){
-            .what = LH_MONITOR_LINK, .index = first, .now_ns = 1};
+            .target = LH_MONITOR_LINK, .index = first, .current_ns = 1};
         for (uint32_t i = first; i < d.n_links && i < first + 3; i++)
             links[i].latency_ns += rng_below(r, 4000);
     } else {
@@ -125,10 +125,10 @@ static answer decide(const situation *s, const char *candidates,
                                 .sim = &s->sim,
                                 .effort = effort,
                                 .switch_ns = 1,
-                                .least_gain = 1e-12,
+                                .min_gain = 1e-12,
                                 .candidates = candidates,
                                 .delegation = &s->delegation};
-    const lh_adapt_now now = {.size = sizeof now,
+    const lh_adapt_input now = {.size = sizeof now,
                               .pipeline = s->now,
                               .n_events = 1,
                               .events = &s->event,
@@ -138,7 +138,7 @@ static answer decide(const situation *s, const char *candidates,
     if (a)
         CHECK_OK(lh_adapt_decide(a, &now, &d, &err), err);
     if (d) {
-        out = (answer){d->is_switch, d->now_ns, d->predicted_ns,
+        out = (answer){d->is_switch, d->current_ns, d->predicted_ns,
                        d->bound_ns,  d->effort, {0}};
         snprintf(out.why, sizeof out.why, "%s: %s", d->name, d->why);
         CHECK_INT(simulated(s, d, &fits), d->predicted_ns);
@@ -186,38 +186,38 @@ static void decisions_are_what_they_say(void)
 enum { STEPS = 120, LEAST = 10, MOST_EVENTS = 6 };
 
 /* Events of links that come and go, some of them every few iterations. */
-static lh_course *random_course(rng *r, const lh_pipeline *p)
+static lh_event_timeline *random_course(rng *r, const lh_pipeline *p)
 {
     static const char *const names[] = {"dc0-dc1", "dc1-dc2", "dc2-dc3",
                                         "dc1>dc2"};
     lh_error err = {0};
     lh_event e[MOST_EVENTS];
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     int64_t at = 5 + rng_below(r, 20);
     uint32_t most = 1 + rng_below(r, 30);
     for (uint32_t i = 0; i < MOST_EVENTS; i++) {
-        e[i] = (lh_event){.from = at,
+        e[i] = (lh_event){.first_step = at,
                           .n_links = 1,
                           .links = &names[rng_below(r, 4)],
                           .latency_ns = 1000000 * (5 + rng_below(r, 60)),
-                          .latency_times = 1,
-                          .transfer_times = 1,
-                          .slower = 1,
+                          .latency_factor = 1,
+                          .transfer_factor = 1,
+                          .slowdown = 1,
                           .device = LH_NONE,
                           .rank = LH_NONE};
-        e[i].to = at + 1 + rng_below(r, most);
-        at = e[i].to + rng_below(r, most);
+        e[i].end_step = at + 1 + rng_below(r, most);
+        at = e[i].end_step + rng_below(r, most);
     }
     const lh_events all = {
         .name = "random", .n_events = MOST_EVENTS, .events = e};
-    CHECK_OK(lh_course_make(p, &all, NULL, &course, &err), err);
+    CHECK_OK(lh_event_timeline_make(p, &all, NULL, &course, &err), err);
     return course;
 }
 
-static int64_t total_ns(const lh_played *played)
+static int64_t total_ns(const lh_emulation *played)
 {
     uint64_t n;
-    const lh_played_step *steps = lh_played_steps(played, &n);
+    const lh_emulated_step *steps = lh_emulation_steps(played, &n);
     int64_t sum = 0;
     for (uint64_t i = 0; i < n; i++)
         sum += steps[i].ns;
@@ -226,10 +226,10 @@ static int64_t total_ns(const lh_played *played)
 
 /* The shortest iteration from one switch to the next, as predicted or as it
  * was. */
-static int64_t least_between(const lh_played *played, const lh_played_switch *x)
+static int64_t least_between(const lh_emulation *played, const lh_emulated_switch *x)
 {
     uint64_t n;
-    const lh_played_step *steps = lh_played_steps(played, &n);
+    const lh_emulated_step *steps = lh_emulation_steps(played, &n);
     int64_t least = x[0].predicted_ns;
     for (uint64_t i = x[0].step; i < x[1].step; i++)
         least = steps[i].ns < least ? steps[i].ns : least;
@@ -256,12 +256,12 @@ static void runs_do_not_flap(void)
                            .latency = 1 + rng_below(&r, 5)};
         lh_pipeline *p = uniform_make(u);
         lh_schedule *s = NULL;
-        lh_played *played = NULL, *again = NULL;
-        lh_course *course = random_course(&r, p);
+        lh_emulation *played = NULL, *again = NULL;
+        lh_event_timeline *course = random_course(&r, p);
         CHECK_OK(lh_method_run("zb-h2", p, NULL, &s, NULL, &err), err);
-        CHECK_OK(lh_adapt_play(course, s, NULL, STEPS, &played, &err), err);
-        CHECK_OK(lh_adapt_play(course, s, NULL, STEPS, &again, &err), err);
-        CHECK_OK(lh_course_play(course, s, NULL, STEPS, ns, &err), err);
+        CHECK_OK(lh_adapt_emulate(course, s, NULL, STEPS, &played, &err), err);
+        CHECK_OK(lh_adapt_emulate(course, s, NULL, STEPS, &again, &err), err);
+        CHECK_OK(lh_event_timeline_simulate(course, s, NULL, STEPS, ns, &err), err);
         int64_t kept = 0, adapted = total_ns(played);
         for (uint32_t k = 0; k < STEPS; k++)
             kept += ns[k];
@@ -272,7 +272,7 @@ static void runs_do_not_flap(void)
         all_kept += kept;
         all_adapted += adapted;
         uint32_t n;
-        const lh_played_switch *x = lh_played_switches(played, &n);
+        const lh_emulated_switch *x = lh_emulation_switches(played, &n);
         n_switches += n;
         for (uint32_t k = 1; k < n; k++)
             CHECK_MSG(x[k].step >= x[k - 1].step + LEAST ||
@@ -280,9 +280,9 @@ static void runs_do_not_flap(void)
                               1.2 * (double)least_between(played, &x[k - 1]),
                       "case %" PRIu32 ": steps %" PRIu64 " and %" PRIu64, i,
                       x[k - 1].step, x[k].step);
-        lh_played_free(played);
-        lh_played_free(again);
-        lh_course_free(course);
+        lh_emulation_free(played);
+        lh_emulation_free(again);
+        lh_event_timeline_free(course);
         lh_schedule_free(s);
         lh_pipeline_free(p);
     }
@@ -293,10 +293,10 @@ static void runs_do_not_flap(void)
 }
 
 /* Devices and links that become slow and well again, seldom. */
-static lh_course *seldom_slow(rng *r, const lh_pipeline *p)
+static lh_event_timeline *seldom_slow(rng *r, const lh_pipeline *p)
 {
     lh_error err = {0};
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     char text[1024];
     size_t len = (size_t)snprintf(text, sizeof text,
                                   "longhaul: events/1\ntime_unit: ms\n"
@@ -315,31 +315,31 @@ static lh_course *seldom_slow(rng *r, const lh_pipeline *p)
     }
     lh_events *events = NULL;
     CHECK_OK(lh_events_parse(text, len, "e", &events, &err), err);
-    CHECK_OK(lh_course_make(p, events, NULL, &course, &err), err);
+    CHECK_OK(lh_event_timeline_make(p, events, NULL, &course, &err), err);
     lh_events_free(events);
     return course;
 }
 
 /* Whether nothing changed in the iterations from which it was decided, nor
  * since. */
-static bool was_calm(const lh_course *course, uint64_t step)
+static bool was_calm(const lh_event_timeline *course, uint64_t step)
 {
     enum { SEEN = 8 };
     for (uint64_t i = step > SEEN ? step - SEEN : 0; i < step; i++)
-        if (lh_course_state(course, i) != lh_course_state(course, step))
+        if (lh_event_timeline_state(course, i) != lh_event_timeline_state(course, step))
             return false;
     return true;
 }
 
 /* Where things stay as they were measured, an iteration takes what was
  * predicted; how many such switches there are. */
-static uint32_t check_predicted(const lh_course *course,
-                                const lh_played *played, uint32_t i)
+static uint32_t check_predicted(const lh_event_timeline *course,
+                                const lh_emulation *played, uint32_t i)
 {
     uint32_t n, n_calm = 0;
     uint64_t n_steps;
-    const lh_played_switch *x = lh_played_switches(played, &n);
-    const lh_played_step *steps = lh_played_steps(played, &n_steps);
+    const lh_emulated_switch *x = lh_emulation_switches(played, &n);
+    const lh_emulated_step *steps = lh_emulation_steps(played, &n_steps);
     for (uint32_t k = 0; k < n; k++) {
         if (!was_calm(course, x[k].step))
             continue;
@@ -375,7 +375,7 @@ static void what_is_predicted_comes(void)
         const lh_sim_options sim = {
             .size = sizeof sim,
             .coupled_queue = blocks ? 1 : 0,
-            .own_receives = true,
+            .override_receives = true,
             .receives = blocks ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY,
             .host_copy_ns = hosted ? 1000000 * rng_below(&r, 4) : 0};
         const lh_delegation delegation = {.size = sizeof delegation,
@@ -383,21 +383,21 @@ static void what_is_predicted_comes(void)
                                               1000000 * rng_below(&r, 4)};
         const lh_adapt_options adapt = {
             .size = sizeof adapt, .sim = &sim, .delegation = &delegation};
-        const lh_adapt_play_options o = {.size = sizeof o, .adapt = &adapt};
+        const lh_adapt_emulate_options o = {.size = sizeof o, .adapt = &adapt};
         /* Of the others some stop where sends block. */
         const char *method = methods[rng_below(&r, blocks ? 2 : 4)];
         lh_pipeline *p = uniform_make(u), *roomy = NULL;
         lh_schedule *s = NULL;
-        lh_played *played = NULL;
+        lh_emulation *played = NULL;
         if (hosted)
             CHECK_OK(lh_pipeline_with_host(p, 12, &roomy, &err), err);
-        lh_course *course = seldom_slow(&r, roomy ? roomy : p);
+        lh_event_timeline *course = seldom_slow(&r, roomy ? roomy : p);
         CHECK_OK(lh_method_run(method, roomy ? roomy : p, NULL, &s, NULL, &err),
                  err);
-        CHECK_OK(lh_adapt_play(course, s, &o, STEPS, &played, &err), err);
+        CHECK_OK(lh_adapt_emulate(course, s, &o, STEPS, &played, &err), err);
         n_calm += played ? check_predicted(course, played, i) : 0;
-        lh_played_free(played);
-        lh_course_free(course);
+        lh_emulation_free(played);
+        lh_event_timeline_free(course);
         lh_schedule_free(s);
         lh_pipeline_free(roomy);
         lh_pipeline_free(p);

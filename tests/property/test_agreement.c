@@ -202,7 +202,7 @@ static void compare_own(const lh_pipeline *p, const lh_schedule *s,
     if (t && !o->coupled_queue && !o->delegated &&
         (!o->fifo || lh_schedule_n_link_orders(s) == 0))
         compare_judge(own, s, t);
-    with.own_receives = true; /* early after all */
+    with.override_receives = true; /* early after all */
     lh_timeline *early = NULL, *plain = NULL;
     CHECK_INT(lh_simulate(own, s, &with, &early, &err),
               lh_simulate(p, s, &with, &plain, &err));

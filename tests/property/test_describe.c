@@ -117,9 +117,9 @@ static bool same_op(const lh_dp_op *a, const lh_dp_op *b)
            a->launch.chunk == b->launch.chunk &&
            a->launch.microbatch == b->launch.microbatch &&
            a->launch.backward == b->launch.backward &&
-           a->before.chunk == b->before.chunk &&
-           a->before.microbatch == b->before.microbatch &&
-           a->before.backward == b->before.backward;
+           a->needed_by.chunk == b->needed_by.chunk &&
+           a->needed_by.microbatch == b->needed_by.microbatch &&
+           a->needed_by.backward == b->needed_by.backward;
 }
 
 static void every_field_is_described(void)
@@ -135,7 +135,7 @@ static void every_field_is_described(void)
     CHECK_STR(d.memory_unit, all.memory_unit);
     CHECK_INT(d.n_sites, all.n_sites);
     CHECK_INT(d.n_dp_ops, all.n_dp_ops);
-    CHECK_INT(d.first_gathers, all.first_gathers);
+    CHECK_INT(d.n_initial_gathers, all.n_initial_gathers);
     CHECK_INT(d.n_enqueue, all.n_enqueue);
     CHECK_INT(d.n_dequeue, all.n_dequeue);
     CHECK_INT(d.receives, all.receives);
@@ -182,7 +182,7 @@ static void other_sizes(void)
     lh_pipeline_desc less = all;
     less.receives = LH_RECEIVES_EARLY;
     less.dp_links = NULL;
-    less.n_dp_ops = less.first_gathers = less.n_enqueue = less.n_dequeue = 0;
+    less.n_dp_ops = less.n_initial_gathers = less.n_enqueue = less.n_dequeue = 0;
     p = make(&less);
     small.size = offsetof(lh_pipeline_desc, n_dp_ops);
     CHECK_OK(lh_pipeline_describe(p, &small, &err), err);

@@ -161,7 +161,7 @@ static int64_t time_trimmed(const trimmer *t, const lh_job *plain,
     lh_plan_recomputed rows[LH_COST_MAX_OPS];
     lh_plan_elastic less = *t->found->details;
     lhi_config config = t->found->config;
-    lhi_built built;
+    lhi_built_layout built;
     lh_timeline *line = NULL;
     lh_error err = {0};
     int64_t ns = INT64_MAX;
@@ -193,7 +193,7 @@ static int64_t least_trimmed(const lh_job *plain, const lhi_elastic_result *r,
     uint32_t P = config->layout.pipeline, order[LH_COST_MAX_OPS];
     uint32_t n = P * config->layout.chunks_per_device;
     trimmer t = {.found = r, .p = r->built.pipeline};
-    lhi_built whole;
+    lhi_built_layout whole;
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_error err = {0};
     if (r->details->n_recomputed == 0)
@@ -229,19 +229,19 @@ static int64_t least_trimmed(const lh_job *plain, const lhi_elastic_result *r,
 static void try_shape(const lh_job *job, const lhi_config *config,
                       int64_t least_ns, counts *n)
 {
-    lhi_elastic_freedom all = {.recompute = !job->training.recompute_given};
-    lhi_elastic_floor floor = {0};
+    lhi_elastic_options all = {.recompute = !job->training.recompute_given};
+    lhi_elastic_lower_bound floor = {0};
     lhi_arena *mem = lhi_arena_make(0);
     lh_error err = {0};
     lh_job plain = *job;
     plain.training.zero = 1;
     plain.training.recompute = config->recompute;
-    lhi_elastic_freedom any = all;
-    lhi_elastic_floor first;
-    lh_status status = lhi_elastic_floor_of(&plain, config, &all, &floor, &err);
+    lhi_elastic_options any = all;
+    lhi_elastic_lower_bound first;
+    lh_status status = lhi_elastic_compute_bound(&plain, config, &all, &floor, &err);
     any.below_ns = 1; /* what comes first is enough */
     if (status == LH_OK &&
-        lhi_elastic_floor_of(&plain, config, &any, &first, &err) == LH_OK) {
+        lhi_elastic_compute_bound(&plain, config, &any, &first, &err) == LH_OK) {
         CHECK(first.makespan_ns <= floor.makespan_ns);
         n->better +=
             (double)floor.makespan_ns > 1.005 * (double)first.makespan_ns;
@@ -250,14 +250,14 @@ static void try_shape(const lh_job *job, const lhi_config *config,
         for (int again = 0; again <= all.recompute; again++)
             for (uint32_t q = config->layout.pipeline;
                  status == LH_OK && q <= config->microbatches; q++) {
-                lhi_elastic_freedom f = {
+                lhi_elastic_options f = {
                     .shardings = 1u << k, .recompute = again, .queue = q};
                 lhi_elastic_result r = {0};
-                lhi_elastic_floor own;
-                CHECK_OK(lhi_elastic_floor_of(&plain, config, &f, &own, &err),
+                lhi_elastic_lower_bound own;
+                CHECK_OK(lhi_elastic_compute_bound(&plain, config, &f, &own, &err),
                          err);
                 CHECK(own.makespan_ns >= floor.makespan_ns);
-                if (lhi_elastic_shape(&plain, config, &f, mem, &r, NULL) !=
+                if (lhi_elastic_search_shape(&plain, config, &f, mem, &r, NULL) !=
                     LH_OK)
                     continue;
                 int64_t ns = least_trimmed(&plain, &r, mem);
@@ -291,7 +291,7 @@ static void try_job(lhi_random *r, counts *n)
     lh_job *job = random_job(r);
     lhi_config like = random_config(r, job);
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_elastic_freedom all = {.recompute = !job->training.recompute_given,
+    lhi_elastic_options all = {.recompute = !job->training.recompute_given,
                                .uneven = true};
     int64_t least_ns = 0;
     lhi_elastic_result best = {0};
@@ -302,9 +302,9 @@ static void try_job(lhi_random *r, counts *n)
         all.shardings = 1u << (job->training.zero == 2 ? LH_ELASTIC_ZERO2
                                                        : LH_ELASTIC_ZERO3);
     CHECK_OK(
-        lhi_elastic_layout_floor(job, &like, &all, mem, &least_ns, &work, &err),
+        lhi_elastic_compute_layout_bound(job, &like, &all, mem, &least_ns, &work, &err),
         err);
-    if (lhi_elastic_layout(job, &like, &all, mem, &best, NULL) == LH_OK) {
+    if (lhi_elastic_search_layout(job, &like, &all, mem, &best, NULL) == LH_OK) {
         int64_t ns =
             best.makespan_ns + best.built.optimizer_ns + best.built.overhead_ns;
         CHECK_MSG(least_ns <= ns, "%.0f ns, bound %.0f", (double)ns,
@@ -312,17 +312,17 @@ static void try_job(lhi_random *r, counts *n)
         /* What is asked to be better than that is not found. */
         lhi_elastic_result none = {0};
         all.below_ns = least_ns;
-        CHECK_INT(lhi_elastic_layout(job, &like, &all, mem, &none, NULL),
+        CHECK_INT(lhi_elastic_search_layout(job, &like, &all, mem, &none, NULL),
                   LH_EINFEASIBLE);
         lh_pipeline_free(best.built.pipeline);
         lh_schedule_free(best.schedule);
     } else {
         n->none++;
     }
-    all = (lhi_elastic_freedom){.recompute = !job->training.recompute_given,
+    all = (lhi_elastic_options){.recompute = !job->training.recompute_given,
                                 .uneven = true};
     CHECK_OK(
-        lhi_elastic_layout_floor(job, &like, &all, mem, &least_ns, &work, &err),
+        lhi_elastic_compute_layout_bound(job, &like, &all, mem, &least_ns, &work, &err),
         err);
     for (uint32_t M = 1; M <= 3 && P * M <= job->model->layers; M++) {
         uint32_t layers[64];
@@ -514,16 +514,16 @@ static bool may_fit(double gib, uint32_t data, uint32_t M,
                          .placement = LH_PLACEMENT_LOOP,
                          .recompute = LH_RECOMPUTE_NONE,
                          .microbatches = 4};
-    lhi_elastic_freedom f = {.shardings = 1u << sharding, .queue = 2};
-    lhi_elastic_floor floor;
+    lhi_elastic_options f = {.shardings = 1u << sharding, .queue = 2};
+    lhi_elastic_lower_bound floor;
     lhi_elastic_result r = {0};
     lhi_arena *mem = lhi_arena_make(0);
     lh_error err = {0};
     lh_job plain = *job;
     plain.training.zero = 1;
     plain.training.recompute = LH_RECOMPUTE_NONE;
-    *fits = lhi_elastic_shape(&plain, &config, &f, mem, &r, NULL) == LH_OK;
-    CHECK_OK(lhi_elastic_floor_of(&plain, &config, &f, &floor, &err), err);
+    *fits = lhi_elastic_search_shape(&plain, &config, &f, mem, &r, NULL) == LH_OK;
+    CHECK_OK(lhi_elastic_compute_bound(&plain, &config, &f, &floor, &err), err);
     CHECK_MSG(!*fits || floor.makespan_ns <= r.makespan_ns,
               "sharding %u with %.6f GiB: %.0f ns, bound %.0f", sharding, gib,
               (double)r.makespan_ns, (double)floor.makespan_ns);
@@ -569,7 +569,7 @@ static int64_t static_bytes(const lh_job *job, lhi_config config, uint32_t c)
                             .enqueue = &all,
                             .dequeue = &all,
                             .recomputed = rows};
-    lhi_built built;
+    lhi_built_layout built;
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_error err = {0};
     if (c < 4)

@@ -57,7 +57,7 @@ static bool run_events(const lh_elastic_case *g, const lh_elastic_plan *plan,
               lh_check(p, s, &v, &err) == LH_OK;
     CHECK_MSG(ok, "%s", err.text);
     if (ok) {
-        int64_t states = lh_elastic_memory_of(g, plan, 0).sum;
+        int64_t states = lh_elastic_peak_memory(g, plan, 0).sum;
         out->time_ns = lh_timeline_makespan(t);
         CHECK_INT(fast, out->time_ns);
         CHECK(lh_verdict_valid(v));
@@ -92,9 +92,9 @@ static void check_plan(const lh_elastic_case *g, const lh_elastic_plan *plan,
     if (!run_events(g, plan, &e))
         return;
     if (exact)
-        CHECK_INT(e.time_ns, lh_elastic_time(g, plan, 0));
+        CHECK_INT(e.time_ns, lh_elastic_iteration_ns(g, plan, 0));
     for (uint32_t i = 0; i < g->stages; i++)
-        CHECK_INT(e.peaks[i], lh_elastic_passes(g, plan, i + 1));
+        CHECK_INT(e.peaks[i], lh_elastic_resident_passes(g, plan, i + 1));
 }
 
 /* Every admissible queue, or some where there are many. */
@@ -188,9 +188,9 @@ static void hidden_messages_cost_what_the_model_says(void)
         events e;
         if (plan->pp_hidden && run_events(&g, plan, &e)) {
             n_hidden++;
-            bool same = e.time_ns == lh_elastic_time(&g, plan, 0);
+            bool same = e.time_ns == lh_elastic_iteration_ns(&g, plan, 0);
             CHECK_MSG(same, "%" PRId64 " by events, %" PRId64 " by model",
-                      e.time_ns, lh_elastic_time(&g, plan, 0));
+                      e.time_ns, lh_elastic_iteration_ns(&g, plan, 0));
             if (!same)
                 say(i, &g);
         }
@@ -222,15 +222,15 @@ static brute_best brute_choice(const lh_elastic_case *g, uint32_t n,
             if (lh_elastic_plan_queue(g, q, &plan, NULL) != LH_OK)
                 continue;
             int64_t D = g->replicas, M = g->chunks;
-            lhi_wide need =
-                (lhi_wide)12 * g->params * M +
-                2 * (lhi_wide)(g->params - plan->params_g) * D * M +
-                (lhi_wide)(2 * M + 4 * D) * plan->params_g +
-                2 * (lhi_wide)(g->params - plan->params_p) * D * M +
-                (lhi_wide)(2 * M + 8 * D) * plan->params_p +
-                (lhi_wide)lh_elastic_passes(g, plan, 1) * stored * D * M;
-            bool fits = need < (lhi_wide)budget * D * M;
-            int64_t lost = J * again + lh_elastic_exposed(g, plan, 0).sum_ns;
+            lhi_int128 need =
+                (lhi_int128)12 * g->params * M +
+                2 * (lhi_int128)(g->params - plan->params_g) * D * M +
+                (lhi_int128)(2 * M + 4 * D) * plan->params_g +
+                2 * (lhi_int128)(g->params - plan->params_p) * D * M +
+                (lhi_int128)(2 * M + 8 * D) * plan->params_p +
+                (lhi_int128)lh_elastic_resident_passes(g, plan, 1) * stored * D * M;
+            bool fits = need < (lhi_int128)budget * D * M;
+            int64_t lost = J * again + lh_elastic_exposed_communication(g, plan, 0).sum_ns;
             lh_elastic_plan_free(plan);
             if (!fits)
                 continue;
@@ -267,7 +267,7 @@ static void choices_are_those_of_brute_force(void)
             CHECK_INT(status, want.any ? LH_OK : LH_EINFEASIBLE);
             n_found += got != NULL;
             if (got && want.any) {
-                CHECK_INT(got->lost_ns, want.lost);
+                CHECK_INT(got->overhead_ns, want.lost);
                 CHECK_INT(got->stored, want.stored);
                 CHECK(got->memory.sum <= budget);
                 int64_t stored = 0, again = 0;
@@ -320,7 +320,7 @@ static void the_joint_search_is_never_worse(void)
             paper = time_ns < paper ? time_ns : paper;
             lh_elastic_choice_free(c);
         }
-        lh_elastic_best *best = NULL;
+        lh_elastic_search_result *best = NULL;
         lh_error err = {0};
         lh_status status =
             lh_elastic_search_events(2, settings, budget, &best, &err);
@@ -334,7 +334,7 @@ static void the_joint_search_is_never_worse(void)
                   "case %" PRIu32 ": %" PRId64 " is worse than %" PRId64, i,
                   best->time_ns, paper);
         CHECK(best->memory.sum <= budget);
-        lh_elastic_best_free(best);
+        lh_elastic_search_result_free(best);
     }
     CHECK(n_cases < 1000 || (n_found > n_cases / 8 && n_better > 10));
 }

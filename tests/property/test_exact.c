@@ -21,7 +21,7 @@ static int64_t best_of_methods(const lh_pipeline *p)
         lh_schedule *s;
         lh_timeline *t;
         lh_error err = {0};
-        if (lh_method_is_choice(name)) /* the others do */
+        if (lh_method_is_auto(name)) /* the others do */
             continue;
         if (lh_method_run(name, p, NULL, &s, NULL, &err) != LH_OK)
             continue;
@@ -48,7 +48,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
 {
     everything *e = context;
     lhi_config config = e->config;
-    lhi_built built;
+    lhi_built_layout built;
     config.layers = layers;
     *ns = INT64_MAX;
     if (lhi_layout_build(e->job, &config, &built, err) != LH_OK)
@@ -69,7 +69,7 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
     below.level = (lhi_level)(e->level + 1);
     below.config = *config;
     lh_status status;
-    if (below.level < LHI_LEVEL_WHOLE) {
+    if (below.level < LHI_LEVEL_COMPLETE) {
         status = lhi_space_children(e->space, below.level, config, NULL, visit,
                                     &below, err);
     } else {
@@ -78,7 +78,7 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
         lhi_partition p = {.n_layers = e->job->model->layers,
                            .n_chunks = config->layout.pipeline *
                                        config->layout.chunks_per_device,
-                           .most_ratio = 3,
+                           .max_ratio = 3,
                            .time = time_partition,
                            .context = &below};
         below.n_layouts++;
@@ -136,7 +136,7 @@ static void compare(uint32_t layers, double memory_gib, double tflops,
                                 visit, &all, &err),
              err);
     lh_plan *exact = plan_by(job, LH_PARTITION_EXACT);
-    lh_plan *climb = plan_by(job, LH_PARTITION_CLIMB);
+    lh_plan *climb = plan_by(job, LH_PARTITION_HILL_CLIMBING);
     if (exact && climb) {
         CHECK(all.n_layouts > 20 && all.n_partitions > 2 * all.n_layouts);
         if (exact->best.elastic) /* which has more to choose from */

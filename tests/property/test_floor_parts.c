@@ -28,8 +28,8 @@ static bool rings;        /* loops of two chunks on three devices */
 static const double ratio = 3;
 
 typedef struct model {
-    lhi_floor_site site[2];
-    lhi_floor_case c;
+    lhi_bound_site site[2];
+    lhi_bound_case c;
     uint32_t kind_of[MOST_LAYERS], at[MOST_STAGES];
     int64_t forth[MOST_STAGES], back[MOST_STAGES];
     uint32_t v, n_chunks;
@@ -45,27 +45,27 @@ static int64_t some(rng *r, uint32_t least, uint32_t most)
     return (int64_t)(least + rng_below(r, most - least + 1)) * UNIT;
 }
 
-static lhi_floor_held some_held(rng *r)
+static lhi_bound_memory_part some_held(rng *r)
 {
     int64_t activation = some(r, 1, 3);
     int64_t weight_input = rng_chance(r, 40) ? activation : some(r, 1, 4);
-    return (lhi_floor_held){activation, weight_input, some(r, 0, 2), 0};
+    return (lhi_bound_memory_part){activation, weight_input, some(r, 0, 2), 0};
 }
 
-static void make_parts(rng *r, const model *m, lhi_floor_site *s)
+static void make_parts(rng *r, const model *m, lhi_bound_site *s)
 {
     uint32_t ends = m->c.n_kinds;
-    *s = (lhi_floor_site){.hold = 0};
+    *s = (lhi_bound_site){.layer_memory = 0};
     for (uint32_t i = 0; i < ends + 2; i++) {
         if (i >= ends && rng_chance(r, 50))
             continue;
         s->parts[i] =
-            (lhi_floor_pass){some(r, 1, 4), some(r, 1, 4), some(r, 1, 4)};
-        s->held[i] = some_held(r);
+            (lhi_bound_pass){some(r, 1, 4), some(r, 1, 4), some(r, 1, 4)};
+        s->part_memory[i] = some_held(r);
         if (i < ends && ends > 1 && rng_chance(r, 30))
-            s->held[i].passing = some(r, 0, 2);
+            s->part_memory[i].transient = some(r, 0, 2);
     }
-    s->room = some(r, 3, 6 + 5 * m->c.layers / m->c.stages);
+    s->capacity = some(r, 3, 6 + 5 * m->c.layers / m->c.stages);
     if (rng_chance(r, 30)) {
         s->gather = rng_chance(r, 70) ? some(r, 1, 4) : 0;
         s->reduce = rng_chance(r, 70) ? some(r, 1, 4) : 0;
@@ -81,21 +81,21 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* The sums that bounds use. */
-static void sum_up(const model *m, lhi_floor_site *s,
-                   const lhi_floor_site *first)
+static void sum_up(const model *m, lhi_bound_site *s,
+                   const lhi_bound_site *first)
 {
     uint32_t ends = m->c.n_kinds;
     s->slowness = INFINITY;
-    s->layer = (lhi_floor_pass){INT64_MAX, INT64_MAX, INT64_MAX};
-    s->layer_fd = s->layer_all = s->hold = INT64_MAX;
+    s->layer = (lhi_bound_pass){INT64_MAX, INT64_MAX, INT64_MAX};
+    s->layer_fd = s->layer_all = s->layer_memory = INT64_MAX;
     for (uint32_t i = 0; i < ends + 2; i++) {
-        const lhi_floor_pass *p = &s->parts[i], *q = &first->parts[i];
-        const lhi_floor_held *h = &s->held[i];
+        const lhi_bound_pass *p = &s->parts[i], *q = &first->parts[i];
+        const lhi_bound_memory_part *h = &s->part_memory[i];
         int64_t all = p->f + p->d + p->w, there = q->f + q->d + q->w;
         s->f += p->f * m->c.n_of_part[i];
         s->d += p->d * m->c.n_of_part[i];
         s->w += p->w * m->c.n_of_part[i];
-        s->model_hold += (h->state + h->activation) * m->c.n_of_part[i];
+        s->model_memory += (h->state + h->activation) * m->c.n_of_part[i];
         if (there > 0)
             s->slowness = fmin(s->slowness, (double)all / (double)there);
         if (i >= ends)
@@ -105,17 +105,17 @@ static void sum_up(const model *m, lhi_floor_site *s,
         s->layer.w = least(s->layer.w, p->w);
         s->layer_fd = least(s->layer_fd, p->f + p->d);
         s->layer_all = least(s->layer_all, all);
-        s->hold = least(s->hold, h->state + h->activation);
+        s->layer_memory = least(s->layer_memory, h->state + h->activation);
     }
     s->embedding = s->parts[ends];
     s->head = s->parts[ends + 1];
-    s->embedding_hold = s->held[ends].state + s->held[ends].activation;
-    s->head_hold = s->held[ends + 1].state + s->held[ends + 1].activation;
+    s->embedding_memory = s->part_memory[ends].state + s->part_memory[ends].activation;
+    s->head_memory = s->part_memory[ends + 1].state + s->part_memory[ends + 1].activation;
 }
 
 static void choose_chunks(rng *r, model *m)
 {
-    lhi_floor_case *c = &m->c;
+    lhi_bound_case *c = &m->c;
     if (rings) {
         c->stages = 3;
         m->v = 2;
@@ -141,10 +141,10 @@ static void choose_chunks(rng *r, model *m)
 static void make_model(rng *r, model *m)
 {
     *m = (model){.v = 1};
-    lhi_floor_case *c = &m->c;
+    lhi_bound_case *c = &m->c;
     choose_chunks(r, m);
     c->chunks_per_device = m->v;
-    c->least_layers = lhi_floor_least_layers(c->layers, m->n_chunks, ratio);
+    c->least_layers = lhi_bound_compute_least_layers(c->layers, m->n_chunks, ratio);
     c->n_kinds = 1 + rng_chance(r, 40);
     for (uint32_t i = 0; i < c->layers; i++) {
         m->kind_of[i] = c->n_kinds > 1 && i > 0 && rng_chance(r, 80);
@@ -169,9 +169,9 @@ static void make_model(rng *r, model *m)
         c->wrap_forth = c->stages == 2 ? m->back[0] : some(r, 0, 5);
         c->wrap_back = c->stages == 2 ? m->forth[0] : some(r, 0, 5);
     }
-    c->at = m->at;
-    c->forth = m->forth;
-    c->back = m->back;
+    c->site_of_stage = m->at;
+    c->forward_hops = m->forth;
+    c->backward_hops = m->back;
     c->first_ns = m->site[0].f + m->site[0].d + m->site[0].w;
     m->joint = rng_chance(r, 30);
     m->parts = !m->joint && rng_chance(r, 30) ? 2 : 1;
@@ -190,8 +190,8 @@ static uint32_t device_of(const model *m, uint32_t chunk)
 static void add_part(const model *m, uint32_t part, lh_chunk *to,
                      int64_t *passing)
 {
-    const lhi_floor_site *s = &m->site[m->at[to->device]];
-    const lhi_floor_held *h = &s->held[part];
+    const lhi_bound_site *s = &m->site[m->at[to->device]];
+    const lhi_bound_memory_part *h = &s->part_memory[part];
     to->f_ns += s->parts[part].f;
     to->d_ns += s->parts[part].d;
     to->w_ns += s->parts[part].w;
@@ -199,11 +199,11 @@ static void add_part(const model *m, uint32_t part, lh_chunk *to,
     to->mem_d += h->weight_input - h->activation;
     to->mem_w -= h->weight_input;
     to->mem_static += h->state;
-    if (h->passing > *passing)
-        *passing = h->passing;
+    if (h->transient > *passing)
+        *passing = h->transient;
 }
 
-static void add_sending(const lhi_floor_site *s, uint32_t layers, bool first,
+static void add_sending(const lhi_bound_site *s, uint32_t layers, bool first,
                         lh_chunk *to)
 {
     to->all_gather_ns = layers * s->gather + (first ? s->first_gather : 0);
@@ -242,7 +242,7 @@ static lh_pipeline *build(const model *m, const uint32_t *layers)
         links[n_links++] = (lh_link){0, P - 1, m->c.wrap_back, 0, NULL};
     }
     for (uint32_t k = 0; k < P; k++)
-        limits[k] = m->site[m->at[k]].room - passing[k];
+        limits[k] = m->site[m->at[k]].capacity - passing[k];
     for (uint32_t k = 0; k < P; k++)
         if (limits[k] < 0)
             return NULL;
@@ -265,24 +265,24 @@ static int64_t largest_without_memory(const model *m)
     model free = *m;
     free.c.sites = free.site;
     for (int i = 0; i < 2; i++)
-        free.site[i].room = INT64_MAX;
-    int64_t ns = lhi_floor_ramp(&free.c), path = lhi_floor_path(&free.c);
+        free.site[i].capacity = INT64_MAX;
+    int64_t ns = lhi_bound_compute_warmup(&free.c), path = lhi_bound_compute_path(&free.c);
     return ns > path ? ns : path;
 }
 
 static int64_t split_of(const model *m, int64_t low, int64_t high)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    int64_t ns = lhi_floor_split(&m->c, mem, low, high);
+    int64_t ns = lhi_bound_compute_partition(&m->c, mem, low, high);
     lhi_arena_free(mem);
     return ns;
 }
 
 static void check_solution(const model *m, uint32_t number, int64_t best)
 {
-    int64_t stay = lhi_floor_stay(&m->c), ramp = lhi_floor_ramp(&m->c);
-    const int64_t floors[] = {lhi_floor_work(&m->c), lhi_floor_layers(&m->c),
-                              lhi_floor_path(&m->c), ramp, stay};
+    int64_t stay = lhi_bound_compute_residency(&m->c), ramp = lhi_bound_compute_warmup(&m->c);
+    const int64_t floors[] = {lhi_bound_compute_work(&m->c), lhi_bound_compute_layers(&m->c),
+                              lhi_bound_compute_path(&m->c), ramp, stay};
     static const char *const names[] = {"work", "layers", "path", "ramp",
                                         "stay"};
     int64_t most = 0;
@@ -361,11 +361,11 @@ static void check_case(uint32_t number)
     make_model(&r, &m);
     m.c.sites = m.site;
     m.c.kind_of = m.kind_of;
-    m.c.at = m.at;
+    m.c.site_of_stage = m.at;
     for (uint32_t k = 0; k < m.c.stages; k++)
         m.at[k] = rng_chance(&r, 25);
     int64_t best = try_partitions(&m, layers, 0, m.c.layers, INT64_MAX);
-    int64_t missing = lhi_floor_memory(&m.c, &site);
+    int64_t missing = lhi_bound_compute_missing_memory(&m.c, &site);
     n_refused += missing > 0;
     if (best == INT64_MAX)
         return;
@@ -417,7 +417,7 @@ static void far_ones_stay_as_long_as_they_have_to(void)
 {
     enum { FAR = 1000 * UNIT, ROOM = 200 };
     model m = {.v = 1, .n_chunks = 2, .parts = 1};
-    m.c = (lhi_floor_case){.layers = 2,
+    m.c = (lhi_bound_case){.layers = 2,
                            .stages = 2,
                            .chunks_per_device = 1,
                            .microbatches = 20 * ROOM,
@@ -427,13 +427,13 @@ static void far_ones_stay_as_long_as_they_have_to(void)
                            .n_of_part = {2, 1, 1},
                            .kind_of = m.kind_of,
                            .sites = m.site,
-                           .at = m.at,
-                           .forth = m.forth,
-                           .back = m.back};
+                           .site_of_stage = m.at,
+                           .forward_hops = m.forth,
+                           .backward_hops = m.back};
     for (int i = 0; i < 2; i++) {
-        m.site[i].parts[0] = (lhi_floor_pass){1, 1, 1};
-        m.site[i].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
-        m.site[i].room = i ? UNIT : ROOM * UNIT;
+        m.site[i].parts[0] = (lhi_bound_pass){1, 1, 1};
+        m.site[i].part_memory[0] = (lhi_bound_memory_part){UNIT, UNIT, 0, 0};
+        m.site[i].capacity = i ? UNIT : ROOM * UNIT;
         sum_up(&m, &m.site[i], &m.site[0]);
     }
     m.at[1] = 1;
@@ -447,7 +447,7 @@ static void far_ones_stay_as_long_as_they_have_to(void)
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     int64_t ns = lh_timeline_makespan(t);
     CHECK(lh_timeline_fits(t, NULL));
-    int64_t stay = lhi_floor_stay(&m.c), ramp = lhi_floor_ramp(&m.c);
+    int64_t stay = lhi_bound_compute_residency(&m.c), ramp = lhi_bound_compute_warmup(&m.c);
     CHECK_MSG(stay <= ns && (double)stay * 1.01 > (double)ns,
               "%ld in all, %ld by what stays", (long)ns, (long)stay);
     CHECK_MSG(ramp <= ns && (double)ramp * 1.01 > (double)ns,
@@ -508,7 +508,7 @@ static void memory_fills_no_sooner_than_they_get_there(void)
 {
     enum { FAR = 1000 * UNIT, LOTS = 4, EACH = 100 };
     model m = {.v = 2, .n_chunks = 4, .parts = 1};
-    m.c = (lhi_floor_case){.layers = 4,
+    m.c = (lhi_bound_case){.layers = 4,
                            .stages = 2,
                            .chunks_per_device = 2,
                            .microbatches = LOTS * EACH,
@@ -518,12 +518,12 @@ static void memory_fills_no_sooner_than_they_get_there(void)
                            .n_of_part = {4, 1, 1},
                            .kind_of = m.kind_of,
                            .sites = m.site,
-                           .at = m.at,
-                           .forth = m.forth,
-                           .back = m.back};
-    m.site[0].parts[0] = (lhi_floor_pass){1, 1, 1};
-    m.site[0].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
-    m.site[0].room = 2 * EACH * UNIT;
+                           .site_of_stage = m.at,
+                           .forward_hops = m.forth,
+                           .backward_hops = m.back};
+    m.site[0].parts[0] = (lhi_bound_pass){1, 1, 1};
+    m.site[0].part_memory[0] = (lhi_bound_memory_part){UNIT, UNIT, 0, 0};
+    m.site[0].capacity = 2 * EACH * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     m.forth[0] = m.back[0] = FAR;
     static const uint32_t layers[] = {1, 1, 1, 1};
@@ -532,7 +532,7 @@ static void memory_fills_no_sooner_than_they_get_there(void)
     lh_timeline *t = NULL;
     lh_error err = {0};
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
-    int64_t ns = lh_timeline_makespan(t), stay = lhi_floor_stay(&m.c);
+    int64_t ns = lh_timeline_makespan(t), stay = lhi_bound_compute_residency(&m.c);
     CHECK(lh_timeline_fits(t, NULL));
     CHECK_MSG(stay <= ns && (double)stay * 1.08 > (double)ns,
               "%ld in all, %ld by what stays", (long)ns, (long)stay);
@@ -545,10 +545,10 @@ static void memory_fills_no_sooner_than_they_get_there(void)
  * chunks leaves most of it, how long that stays says how long all takes. */
 static void make_full(rng *r, lh_placement placement, model *m)
 {
-    lhi_floor_case *c = &m->c;
+    lhi_bound_case *c = &m->c;
     const uint32_t large = rng_below(r, 4);
     *m = (model){.v = 2, .n_chunks = 4};
-    *c = (lhi_floor_case){.stages = 2,
+    *c = (lhi_bound_case){.stages = 2,
                           .layers = 4,
                           .chunks_per_device = 2,
                           .microbatches = 2 + rng_below(r, 3),
@@ -558,18 +558,18 @@ static void make_full(rng *r, lh_placement placement, model *m)
                           .n_of_part = {3, 1, 1, 1},
                           .kind_of = m->kind_of,
                           .sites = m->site,
-                          .at = m->at,
-                          .forth = m->forth,
-                          .back = m->back};
+                          .site_of_stage = m->at,
+                          .forward_hops = m->forth,
+                          .backward_hops = m->back};
     m->kind_of[large] = 1;
     for (uint32_t i = 0; i < 4; i++) {
         const bool end = i >= c->n_kinds;
         int64_t activation = i == 1 ? 100 * UNIT : 1;
         m->site[0].parts[i] =
-            (lhi_floor_pass){some(r, !end, 4), some(r, !end, 4), !end};
-        m->site[0].held[i] = (lhi_floor_held){activation, 1, 0, 0};
+            (lhi_bound_pass){some(r, !end, 4), some(r, !end, 4), !end};
+        m->site[0].part_memory[i] = (lhi_bound_memory_part){activation, 1, 0, 0};
     }
-    m->site[0].room = 101 * UNIT;
+    m->site[0].capacity = 101 * UNIT;
     sum_up(m, &m->site[0], &m->site[0]);
     c->first_ns = m->site[0].f + m->site[0].d + m->site[0].w;
     m->forth[0] = some(r, 0, 8);
@@ -607,7 +607,7 @@ static void what_is_gathered_lies_on_the_way(void)
 {
     model m = {.v = 1, .n_chunks = 2, .parts = 1};
     static const uint32_t layers[] = {2, 2};
-    m.c = (lhi_floor_case){.layers = 4,
+    m.c = (lhi_bound_case){.layers = 4,
                            .stages = 2,
                            .chunks_per_device = 1,
                            .microbatches = 1,
@@ -617,12 +617,12 @@ static void what_is_gathered_lies_on_the_way(void)
                            .n_of_part = {4, 1, 1},
                            .kind_of = m.kind_of,
                            .sites = m.site,
-                           .at = m.at,
-                           .forth = m.forth,
-                           .back = m.back};
-    m.site[0].parts[0] = (lhi_floor_pass){3 * UNIT, 3 * UNIT, UNIT};
-    m.site[0].held[0] = (lhi_floor_held){1, 1, 0, 0};
-    m.site[0].room = UNIT;
+                           .site_of_stage = m.at,
+                           .forward_hops = m.forth,
+                           .backward_hops = m.back};
+    m.site[0].parts[0] = (lhi_bound_pass){3 * UNIT, 3 * UNIT, UNIT};
+    m.site[0].part_memory[0] = (lhi_bound_memory_part){1, 1, 0, 0};
+    m.site[0].capacity = UNIT;
     m.site[0].gather = 2 * UNIT;
     m.site[0].reduce = 4 * UNIT;
     m.site[0].first_gather = 7 * UNIT;
@@ -630,7 +630,7 @@ static void what_is_gathered_lies_on_the_way(void)
     m.site[0].latency = 20 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
-    int64_t best = best_of(&m, p, INT64_MAX), path = lhi_floor_path(&m.c);
+    int64_t best = best_of(&m, p, INT64_MAX), path = lhi_bound_compute_path(&m.c);
     int64_t split = split_of(&m, 0, best);
     CHECK_MSG(path == best, "%ld in all, %ld on the way", (long)best,
               (long)path);
@@ -646,7 +646,7 @@ static void passes_of_the_head_wait_in_memory(void)
     enum { FAR = 100 * UNIT };
     model m = {.v = 2, .n_chunks = 4, .parts = 1};
     static const uint32_t layers[] = {1, 1, 1, 1};
-    m.c = (lhi_floor_case){.layers = 4,
+    m.c = (lhi_bound_case){.layers = 4,
                            .stages = 2,
                            .chunks_per_device = 2,
                            .microbatches = 20,
@@ -656,18 +656,18 @@ static void passes_of_the_head_wait_in_memory(void)
                            .n_of_part = {4, 1, 1},
                            .kind_of = m.kind_of,
                            .sites = m.site,
-                           .at = m.at,
-                           .forth = m.forth,
-                           .back = m.back};
-    m.site[0].parts[0] = (lhi_floor_pass){UNIT, UNIT, UNIT};
-    m.site[0].parts[2] = (lhi_floor_pass){10 * UNIT, 10 * UNIT, 10 * UNIT};
-    m.site[0].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
-    m.site[0].held[2] = (lhi_floor_held){10 * UNIT, 10 * UNIT, 0, 0};
-    m.site[0].room = 26 * UNIT;
+                           .site_of_stage = m.at,
+                           .forward_hops = m.forth,
+                           .backward_hops = m.back};
+    m.site[0].parts[0] = (lhi_bound_pass){UNIT, UNIT, UNIT};
+    m.site[0].parts[2] = (lhi_bound_pass){10 * UNIT, 10 * UNIT, 10 * UNIT};
+    m.site[0].part_memory[0] = (lhi_bound_memory_part){UNIT, UNIT, 0, 0};
+    m.site[0].part_memory[2] = (lhi_bound_memory_part){10 * UNIT, 10 * UNIT, 0, 0};
+    m.site[0].capacity = 26 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     m.forth[0] = m.back[0] = m.c.wrap_forth = m.c.wrap_back = FAR;
     lh_pipeline *p = build(&m, layers);
-    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_floor_ramp(&m.c);
+    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_bound_compute_warmup(&m.c);
     /* All that the head's device does, behind the way there and before the
      * way back, but for what it has room for meanwhile. */
     int64_t work = 20 * (2 * 3 + 30) * UNIT, room = 26 * UNIT;
@@ -685,7 +685,7 @@ static void passes_of_the_head_wait_in_memory(void)
 static void make_far(int64_t f, int64_t w, int64_t room, int64_t far, model *m)
 {
     *m = (model){.v = 1, .n_chunks = 2, .parts = 1};
-    m->c = (lhi_floor_case){.layers = 4,
+    m->c = (lhi_bound_case){.layers = 4,
                             .stages = 2,
                             .chunks_per_device = 1,
                             .microbatches = 6,
@@ -695,13 +695,13 @@ static void make_far(int64_t f, int64_t w, int64_t room, int64_t far, model *m)
                             .n_of_part = {4, 1, 1},
                             .kind_of = m->kind_of,
                             .sites = m->site,
-                            .at = m->at,
-                            .forth = m->forth,
-                            .back = m->back};
-    m->site[0].parts[0] = (lhi_floor_pass){f, UNIT, w};
-    m->site[0].parts[2] = (lhi_floor_pass){5 * UNIT, 5 * UNIT, 0};
-    m->site[0].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
-    m->site[0].room = room;
+                            .site_of_stage = m->at,
+                            .forward_hops = m->forth,
+                            .backward_hops = m->back};
+    m->site[0].parts[0] = (lhi_bound_pass){f, UNIT, w};
+    m->site[0].parts[2] = (lhi_bound_pass){5 * UNIT, 5 * UNIT, 0};
+    m->site[0].part_memory[0] = (lhi_bound_memory_part){UNIT, UNIT, 0, 0};
+    m->site[0].capacity = room;
     m->forth[0] = m->back[0] = far;
 }
 
@@ -719,7 +719,7 @@ static void what_is_reduced_comes_behind_all(void)
     m.site[0].reduce = 50 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
-    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_floor_ramp(&m.c);
+    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_bound_compute_warmup(&m.c);
     int64_t least = first_d + passes - 8 * UNIT + 2 * 50 * UNIT;
     CHECK_MSG(ramp <= best && (double)ramp * 1.001 > (double)least,
               "%ld in all, %ld by ramps, %ld at least", (long)best, (long)ramp,

@@ -210,20 +210,20 @@ static lh_status choose(void *context, const lhi_config *config, lh_error *err)
 
 static uint64_t n_split, n_ruled_out; /* by what their layers take each */
 
-typedef struct way {
+typedef struct path_context {
     lhi_config config;
-    lhi_floor floors[LHI_LEVEL_WHOLE + 2]; /* the last: of all splits */
+    lhi_lower_bound floors[LHI_LEVEL_COMPLETE + 2]; /* the last: of all splits */
     uint64_t n_tried, n_fit;
     int64_t least_ns; /* of those that fit; INT64_MAX: none */
 } way;
 
 /* False: nothing lies below. */
-static bool go_down(lhi_random *r, const lhi_space *space, lhi_floors *floors,
+static bool go_down(lhi_random *r, const lhi_space *space, lhi_bound_inputs *floors,
                     way *w)
 {
     lh_error err = {0};
     *w = (way){.least_ns = INT64_MAX};
-    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_WHOLE; level++) {
+    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_COMPLETE; level++) {
         choosing c = {.r = r};
         CHECK_OK(lhi_space_children(space, (lhi_level)level, &w->config, NULL,
                                     choose, &c, &err),
@@ -232,17 +232,17 @@ static bool go_down(lhi_random *r, const lhi_space *space, lhi_floors *floors,
             return false;
         w->config = c.chosen;
         lh_status status =
-            lhi_floors_find(floors, (lhi_level)(level + 1), &w->config,
+            lhi_bound_inputs_compute(floors, (lhi_level)(level + 1), &w->config,
                             &w->floors[level + 1], &err);
         if (status == LH_EUNSUPPORTED)
             return false;
         CHECK_OK(status, err);
     }
-    const lhi_floor *leaf = &w->floors[LHI_LEVEL_WHOLE];
-    lhi_floor *closer = &w->floors[LHI_LEVEL_WHOLE + 1];
+    const lhi_lower_bound *leaf = &w->floors[LHI_LEVEL_COMPLETE];
+    lhi_lower_bound *closer = &w->floors[LHI_LEVEL_COMPLETE + 1];
     *closer = *leaf;
     if (leaf->ns < INT64_MAX / 2)
-        CHECK_OK(lhi_floors_find_closer(floors, &w->config,
+        CHECK_OK(lhi_bound_inputs_compute_tight(floors, &w->config,
                                         leaf->ns + leaf->ns / 2, closer, &err),
                  err);
     CHECK(closer->ns >= leaf->ns);
@@ -255,16 +255,16 @@ static bool go_down(lhi_random *r, const lhi_space *space, lhi_floors *floors,
 
 static void check_time(way *w, int64_t ns, const char *method)
 {
-    for (int level = 1; level <= LHI_LEVEL_WHOLE + 1; level++) {
-        const lhi_floor *f = &w->floors[level];
+    for (int level = 1; level <= LHI_LEVEL_COMPLETE + 1; level++) {
+        const lhi_lower_bound *f = &w->floors[level];
         CHECK_MSG(f->ns <= ns,
                   "%s takes %.6f ms; bound '%s' of level %d is %.6f ms", method,
-                  (double)ns / 1e6, lhi_floor_name(f->kind), level,
+                  (double)ns / 1e6, lhi_bound_kind_name(f->kind), level,
                   (double)f->ns / 1e6);
     }
 }
 
-static void run_methods(lhi_random *r, const lhi_built *built, way *w)
+static void run_methods(lhi_random *r, const lhi_built_layout *built, way *w)
 {
     for (int i = 0; i < METHODS; i++) {
         const char *name = lh_method_name(lhi_random_below(r, lh_n_methods()));
@@ -272,7 +272,7 @@ static void run_methods(lhi_random *r, const lhi_built *built, way *w)
         lh_timeline *t;
         lh_error err = {0};
         w->n_tried++;
-        if (lh_method_is_choice(name)) /* the others do */
+        if (lh_method_is_auto(name)) /* the others do */
             continue;
         if (lh_method_run(name, built->pipeline, NULL, &s, NULL, &err) != LH_OK)
             continue;
@@ -293,7 +293,7 @@ static void try_partition(lhi_random *r, const lh_job *job, way *w,
                           const uint32_t *layers)
 {
     lhi_config config = w->config;
-    lhi_built built;
+    lhi_built_layout built;
     lh_error err = {0};
     config.layers = layers;
     if (lhi_layout_build(job, &config, &built, &err) != LH_OK)
@@ -367,16 +367,16 @@ static void check_job(lhi_random *r, const lh_job *job)
     lh_error err = {0};
     lhi_arena *mem = lhi_arena_make(0);
     lhi_space space;
-    lhi_floors *floors = NULL;
+    lhi_bound_inputs *floors = NULL;
     CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
-    CHECK_OK(lhi_floors_make(job, ratio_of(job), &floors, &err), err);
+    CHECK_OK(lhi_bound_inputs_make(job, ratio_of(job), &floors, &err), err);
     for (int i = 0; i < LAYOUTS_PER_JOB; i++) {
         uint32_t layers[MOST_LAYERS];
         way w;
         if (!go_down(r, &space, floors, &w))
             continue;
-        const lhi_floor *leaf = &w.floors[LHI_LEVEL_WHOLE];
-        for (int level = 2; level <= LHI_LEVEL_WHOLE; level++)
+        const lhi_lower_bound *leaf = &w.floors[LHI_LEVEL_COMPLETE];
+        for (int level = 2; level <= LHI_LEVEL_COMPLETE; level++)
             if (w.floors[level].missing)
                 w.floors[level].ns = INT64_MAX;
         if (job->layout.n_chunk_layers)
@@ -392,7 +392,7 @@ static void check_job(lhi_random *r, const lh_job *job)
         n_refused += leaf->missing > 0;
         n_tight += leaf->missing > 0 && w.n_tried > 0;
     }
-    lhi_floors_free(floors);
+    lhi_bound_inputs_free(floors);
     lhi_space_fini(&space);
     lhi_arena_free(mem);
 }
@@ -484,20 +484,20 @@ static void far_layers_take_what_they_send(void)
             zero);
         lhi_arena *mem = lhi_arena_make(0);
         lhi_space space;
-        lhi_floors *floors = NULL;
+        lhi_bound_inputs *floors = NULL;
         way w;
         CHECK(job);
         CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
-        CHECK_OK(lhi_floors_make(job, ratio, &floors, &err), err);
+        CHECK_OK(lhi_bound_inputs_make(job, ratio, &floors, &err), err);
         CHECK(go_down(&r, &space, floors, &w));
         for (int i = 0; i < 10; i++) /* other methods each time */
             try_partitions(&r, job, &w, layers, 0, job->model->layers);
-        double ns = (double)w.floors[LHI_LEVEL_WHOLE].ns;
+        double ns = (double)w.floors[LHI_LEVEL_COMPLETE].ns;
         CHECK_MSG(shares_across(&w.config), "replicas are in one place");
         CHECK_MSG(ns * 1.12 > (double)w.least_ns,
                   "ZeRO %d: at least %.0f ms, the best takes %.0f", zero,
                   ns / 1e6, (double)w.least_ns / 1e6);
-        lhi_floors_free(floors);
+        lhi_bound_inputs_free(floors);
         lhi_space_fini(&space);
         lhi_arena_free(mem);
         lh_job_free(job);

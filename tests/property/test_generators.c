@@ -83,7 +83,7 @@ static void try_all(rng *r, const lh_pipeline *p)
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
         int64_t ns = try_method(p, name, &options, bound.ns);
-        if (lh_method_is_choice(name))
+        if (lh_method_is_auto(name))
             by_auto = ns;
         else if (ns >= 0 && (best < 0 || ns < best))
             best = ns;
@@ -124,10 +124,10 @@ static void planner_agrees_with_simulator(void)
         for (uint32_t k = 0; k < 2; k++) {
             lhi_orders orders;
             lh_schedule *s = NULL;
-            if (lhi_method_make(lhi_method_named(names[k]), p, &options,
+            if (lhi_method_build_orders(lhi_method_find(names[k]), p, &options,
                                 &orders, NULL) != LH_OK)
                 continue;
-            CHECK_OK(lhi_orders_schedule(&orders, &s, NULL), (lh_error){0});
+            CHECK_OK(lhi_orders_build_schedule(&orders, &s, NULL), (lh_error){0});
             CHECK_INT(orders.planned_ns, makespan(p, s));
             if (test_state.bad)
                 print_case(p, s);

@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-enum { CYCLE = 200 }; /* schedules of a cycle, at most */
+enum { MAX_CYCLE = 200 }; /* schedules of a cycle, at most */
 
 static uint32_t n_cases = 2000, first_case;
 static uint32_t n_made, n_refused, n_moved;
@@ -30,7 +30,7 @@ typedef struct maker {
     bool mirrored;
     uint64_t seed;
     lhi_inserter *inserter;
-    lhi_words *words;
+    lhi_machine_orders *words;
     int64_t time;
     uint64_t used; /* ticks */
 } maker;
@@ -42,14 +42,14 @@ static bool begin(maker *k)
     k->inserter = NULL;
     k->time = -1;
     k->used = 0;
-    CHECK_OK(lhi_words_make(k->shop, k->mem, &k->words, &err), err);
+    CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &k->words, &err), err);
     CHECK_OK(lhi_inserter_make(k->shop, k->mirrored, k->seed, k->mem,
                                &k->inserter, &err),
              err);
     return k->inserter && !test_state.bad;
 }
 
-static void go_on(maker *k, const lhi_insert *how, uint64_t effort)
+static void go_on(maker *k, const lhi_insertion_options *how, uint64_t effort)
 {
     lh_solve_options o = {.effort = effort};
     lhi_budget budget = {0};
@@ -61,13 +61,13 @@ static void go_on(maker *k, const lhi_insert *how, uint64_t effort)
 
 static bool make(maker *k, uint64_t ticks, int64_t target, uint64_t effort)
 {
-    const lhi_insert how = {.ticks = ticks, .target = target};
+    const lhi_insertion_options how = {.ticks = ticks, .target = target};
     if (begin(k))
         go_on(k, &how, effort);
     return k->inserter && !test_state.bad;
 }
 
-static int64_t *starts_of(const lhi_words *words, lhi_arena *mem)
+static int64_t *starts_of(const lhi_machine_orders *words, lhi_arena *mem)
 {
     const lhi_shop *s = words->shop;
     int64_t *start = LHI_NEW(mem, int64_t, s->n_ops);
@@ -83,8 +83,8 @@ static int64_t *starts_of(const lhi_words *words, lhi_arena *mem)
 /* The shop as the inserter sees it, and the orders of its last schedule. */
 typedef struct view {
     const lhi_shop *s;
-    lhi_words *words;
-    lhi_words *forward; /* the same orders, of the shop */
+    lhi_machine_orders *words;
+    lhi_machine_orders *forward; /* the same orders, of the shop */
     const int64_t *end;
 } view;
 
@@ -98,9 +98,9 @@ static bool make_view(const maker *k, view *v)
         v->s = mirror;
     }
     if (!test_state.bad)
-        CHECK_OK(lhi_words_make(v->s, k->mem, &v->words, &err), err);
+        CHECK_OK(lhi_machine_orders_make(v->s, k->mem, &v->words, &err), err);
     if (!test_state.bad)
-        CHECK_OK(lhi_words_make(k->shop, k->mem, &v->forward, &err), err);
+        CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &v->forward, &err), err);
     return !test_state.bad;
 }
 
@@ -152,7 +152,7 @@ static void slots_fit(const view *v)
                       "%u is there until %" PRId64 ", %u from %" PRId64, o[-1],
                       v->end[o[-1]], *o, start_of(v, *o));
         }
-    CHECK(lhi_words_time(v->words) >= 0);
+    CHECK(lhi_machine_orders_evaluate(v->words) >= 0);
     for (uint32_t o = 0; o < s->n_ops; o++) {
         CHECK_MSG(start_of(v, o) >= ready_of(v, o),
                   "%u begins at %" PRId64 ", before %" PRId64, o,
@@ -160,7 +160,7 @@ static void slots_fit(const view *v)
         CHECK(v->words->end[o] <= v->end[o]);
         last = v->end[o] + s->tail[o] > last ? v->end[o] + s->tail[o] : last;
     }
-    CHECK(lhi_words_time(v->words) <= last);
+    CHECK(lhi_machine_orders_evaluate(v->words) <= last);
 }
 
 /* No operation would fit into a gap before it. */
@@ -185,14 +185,14 @@ static void no_gap_is_left(const view *v)
 /* The last schedule that was made, the best of which is in k->words. */
 static void look(const maker *k, view *v)
 {
-    v->end = lhi_inserter_ends(k->inserter);
+    v->end = lhi_inserter_get_ends(k->inserter);
     order_by_slots(v);
     slots_fit(v);
     if (k->mirrored)
-        lhi_mirror_words(v->forward, v->words);
+        lhi_mirror_convert_orders(v->forward, v->words);
     else
-        lhi_words_copy(v->forward, v->words);
-    int64_t time = lhi_words_time(v->forward);
+        lhi_machine_orders_copy(v->forward, v->words);
+    int64_t time = lhi_machine_orders_evaluate(v->forward);
     CHECK(time >= k->time);
     hold_orders(k->p, v->forward, time);
 }
@@ -202,7 +202,7 @@ static void look(const maker *k, view *v)
 static void try_slots(maker *k, rng *r)
 {
     const uint64_t one = k->shop->n_ops / 12 + 1;
-    const lhi_insert how = {.ticks = CYCLE * one};
+    const lhi_insertion_options how = {.ticks = MAX_CYCLE * one};
     view v;
     if (!make_view(k, &v) || !begin(k))
         return;
@@ -222,7 +222,7 @@ static void try_slots(maker *k, rng *r)
 
 /* Ends at the same time in both shops. Where some passes take none, those of
  * different sizes differ in what they take instead. */
-static void is_where(const view *v, uint32_t o, const lhi_words *known)
+static void is_where(const view *v, uint32_t o, const lhi_machine_orders *known)
 {
     const lhi_shop *s = v->s, *t = known->shop;
     const uint32_t i = s->stream_of[o];
@@ -235,7 +235,7 @@ static void is_where(const view *v, uint32_t o, const lhi_words *known)
 
 /* All F, D and messages of the first microbatches, and each W that one of them
  * waits for. */
-static void stay(const view *v, const lhi_words *known, uint32_t n_kept)
+static void stay(const view *v, const lhi_machine_orders *known, uint32_t n_kept)
 {
     const lhi_shop *s = v->s;
     for (uint32_t i = 0; i < s->n_streams; i++) {
@@ -250,34 +250,34 @@ static void stay(const view *v, const lhi_words *known, uint32_t n_kept)
 }
 
 /* The orders and times of a schedule as the inserter begins with them. */
-static lhi_words *turned(const maker *k, lhi_words *known)
+static lhi_machine_orders *turned(const maker *k, lhi_machine_orders *known)
 {
     lh_error err = {0};
     lhi_shop *mirror = NULL;
-    lhi_words *words = NULL;
+    lhi_machine_orders *words = NULL;
     if (!k->mirrored)
         return known;
     CHECK_OK(lhi_mirror_make(known->shop, k->mem, &mirror, &err), err);
-    CHECK_OK(lhi_words_make(mirror, k->mem, &words, &err), err);
-    lhi_mirror_words(words, known);
-    CHECK(lhi_words_time(words) >= 0);
+    CHECK_OK(lhi_machine_orders_make(mirror, k->mem, &words, &err), err);
+    lhi_mirror_convert_orders(words, known);
+    CHECK(lhi_machine_orders_evaluate(words) >= 0);
     return words;
 }
 
 /* None, some and all of a schedule, of as many microbatches or fewer. */
-static void try_kept(maker *k, lhi_words *known, rng *r)
+static void try_kept(maker *k, lhi_machine_orders *known, rng *r)
 {
     const lhi_shop *s = k->shop;
     const uint32_t m = known->shop->n_microbatches;
-    const int64_t time = lhi_words_time(known);
-    const lhi_words *from = turned(k, known);
+    const int64_t time = lhi_machine_orders_evaluate(known);
+    const lhi_machine_orders *from = turned(k, known);
     const int64_t *start = starts_of(known, k->mem);
     view v;
     if (test_state.bad || !make_view(k, &v) || !begin(k))
         return;
     for (int i = 0; i < 6 && !test_state.bad; i++) {
         const uint32_t n = i == 1 ? m : i == 4 ? 0 : rng_below(r, m + 1);
-        const lhi_insert how = {.start = i == 2 ? NULL : start,
+        const lhi_insertion_options how = {.start = i == 2 ? NULL : start,
                                 .n_microbatches = m,
                                 .n_kept = n,
                                 .ticks = 1 + rng_below(r, 5 * s->n_ops)};
@@ -360,8 +360,8 @@ static void cycles_end(const maker *a)
 {
     maker b = *a;
     const uint64_t one = a->shop->n_ops / 12 + 1;
-    CHECK(make(&b, CYCLE * one + 1, 0, 0));
-    CHECK_INT(b.used, CYCLE * one);
+    CHECK(make(&b, MAX_CYCLE * one + 1, 0, 0));
+    CHECK_INT(b.used, MAX_CYCLE * one);
 }
 
 /* The same seed makes the same, cycle after cycle, and what one leaves is no
@@ -371,11 +371,11 @@ static void makes_the_same(const maker *a, uint64_t ticks)
     maker both[2] = {*a, *a};
     for (int i = 0; i < 2; i++) {
         maker *b = &both[i];
-        lhi_insert how = {.ticks = ticks};
+        lhi_insertion_options how = {.ticks = ticks};
         CHECK(make(b, ticks, 0, 0));
         CHECK(b->used == a->used && b->time == a->time &&
               same_orders(b->words, a->words));
-        CHECK_INT(lhi_words_time(b->words), a->time);
+        CHECK_INT(lhi_machine_orders_evaluate(b->words), a->time);
         how.start = starts_of(b->words, b->mem);
         how.n_microbatches = a->shop->n_microbatches;
         how.n_kept = how.n_microbatches / 2;
@@ -411,7 +411,7 @@ static void try_case(uint64_t seed)
         n_refused += !fits;
     }
     if (a.inserter && !test_state.bad && is_possible(shop)) {
-        const lhi_insert how = {.ticks = shop->n_ops * 5};
+        const lhi_insertion_options how = {.ticks = shop->n_ops * 5};
         n_made++;
         go_on(&a, &how, 0);
         hold_orders(p, a.words, a.time);
@@ -510,7 +510,7 @@ static void trains_meet(void)
                            &shop, &err),
              err);
     a.shop = shop;
-    const lhi_insert how = {.ticks = 100000,
+    const lhi_insertion_options how = {.ticks = 100000,
                             .target = TRAINS_GOOD_MS * INT64_C(1000000) /
                                       shop->unit_ns};
     for (uint32_t i = 0; i < 6; i++) {

@@ -73,7 +73,7 @@ static void make_whole(const lh_pipeline *p, const lh_schedule *s)
     lh_schedule *whole = NULL;
     lh_verdict *v = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_schedule_whole(p, s, &whole, &err), err);
+    CHECK_OK(lh_schedule_merge_parts(p, s, &whole, &err), err);
     if (!whole)
         return;
     for (uint32_t d = 0; d < lh_schedule_n_devices(whole); d++) {

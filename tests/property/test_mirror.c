@@ -31,7 +31,7 @@ static void operations_turn(const lhi_shop *s)
     for (uint32_t i = 0; i < s->n_streams; i++) {
         const lhi_stream *t = &s->streams[i];
         for (uint32_t x = 0; x < t->count; x++)
-            CHECK_INT(lhi_mirror_op(s, t->first + x),
+            CHECK_INT(lhi_mirror_get_operation(s, t->first + x),
                       t->first + (t->count - 1 - x));
     }
 }
@@ -51,7 +51,7 @@ static void is_turned(const lhi_shop *s, const lhi_shop *t)
     CHECK_INT(t->succ_at[t->n_ops], s->succ_at[s->n_ops]);
     CHECK_INT(t->pred_at[t->n_ops], s->pred_at[s->n_ops]);
     for (uint32_t o = 0; o < s->n_ops; o++) {
-        uint32_t x = lhi_mirror_op(s, o);
+        uint32_t x = lhi_mirror_get_operation(s, o);
         CHECK_INT(t->time[x], s->time[o]);
         CHECK_INT(t->memory[x], -s->memory[o]);
         CHECK_INT(t->tail[x], s->head[o]);
@@ -59,7 +59,7 @@ static void is_turned(const lhi_shop *s, const lhi_shop *t)
         n_heads += s->head[o] > 0;
         n_tails += s->tail[o] > 0;
         for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
-            CHECK(has_arc(t, lhi_mirror_op(s, s->succ[i]), x, s->succ_lag[i]));
+            CHECK(has_arc(t, lhi_mirror_get_operation(s, s->succ[i]), x, s->succ_lag[i]));
             n_lags += s->succ_lag[i] > 0;
         }
     }
@@ -72,7 +72,7 @@ static bool same_machine(const lhi_machine *a, const lhi_machine *b)
     return a->kind == b->kind && a->index == b->index &&
            a->first_stream == b->first_stream && a->n_streams == b->n_streams &&
            a->leader == b->leader && a->memory_limit == b->memory_limit &&
-           a->arcs_hold == b->arcs_hold;
+           a->arcs_enforce_memory == b->arcs_enforce_memory;
 }
 
 static bool same_stream(const lhi_stream *a, const lhi_stream *b)
@@ -89,8 +89,8 @@ static void is_same(const lhi_shop *s, const lhi_shop *u)
           u->parts == s->parts && u->n_streams == s->n_streams &&
           u->n_machines == s->n_machines && u->n_ops == s->n_ops);
     CHECK(u->unit_ns == s->unit_ns && u->scale == s->scale &&
-          u->horizon == s->horizon && u->relaxed == s->relaxed &&
-          u->loose == s->loose && u->restricted == s->restricted);
+          u->horizon == s->horizon && u->fifo_relaxed == s->fifo_relaxed &&
+          u->parts_relaxed == s->parts_relaxed && u->restricted == s->restricted);
     for (uint32_t i = 0; i < s->n_streams; i++)
         CHECK(same_stream(&u->streams[i], &s->streams[i]));
     for (uint32_t m = 0; m < s->n_machines; m++)
@@ -123,7 +123,7 @@ static void is_same(const lhi_shop *s, const lhi_shop *u)
 
 /* A random walk through the operations that are ready or, if `blind`, through
  * all. */
-static void walk(rng *r, lhi_words *w, bool blind, lhi_arena *mem)
+static void walk(rng *r, lhi_machine_orders *w, bool blind, lhi_arena *mem)
 {
     const lhi_shop *s = w->shop;
     uint32_t *next = LHI_NEW(mem, uint32_t, s->n_streams);
@@ -148,7 +148,7 @@ static void walk(rng *r, lhi_words *w, bool blind, lhi_arena *mem)
 }
 
 /* The most that is held after an operation, or before the first. */
-static int64_t peak(const lhi_words *w, uint32_t m)
+static int64_t peak(const lhi_machine_orders *w, uint32_t m)
 {
     int64_t held = 0, most = 0;
     for (uint32_t k = 0; k < w->n[m]; k++) {
@@ -159,7 +159,7 @@ static int64_t peak(const lhi_words *w, uint32_t m)
 }
 
 /* After k operations from this side as before the others from that one. */
-static void holds_as_much(const lhi_words *w, const lhi_words *back, uint32_t m)
+static void holds_as_much(const lhi_machine_orders *w, const lhi_machine_orders *back, uint32_t m)
 {
     const lhi_shop *s = w->shop, *t = back->shop;
     const uint32_t n = w->n[m];
@@ -181,16 +181,16 @@ static void holds_as_much(const lhi_words *w, const lhi_words *back, uint32_t m)
 static void orders_turn(rng *r, const lhi_shop *s, const lhi_shop *t,
                         bool makespan, lhi_arena *mem)
 {
-    lhi_words *w = NULL, *back = NULL, *again = NULL;
+    lhi_machine_orders *w = NULL, *back = NULL, *again = NULL;
     lh_error err = {0};
-    CHECK_OK(lhi_words_make(s, mem, &w, &err), err);
-    CHECK_OK(lhi_words_make(t, mem, &back, &err), err);
-    CHECK_OK(lhi_words_make(s, mem, &again, &err), err);
+    CHECK_OK(lhi_machine_orders_make(s, mem, &w, &err), err);
+    CHECK_OK(lhi_machine_orders_make(t, mem, &back, &err), err);
+    CHECK_OK(lhi_machine_orders_make(s, mem, &again, &err), err);
     if (test_state.bad)
         return;
     walk(r, w, rng_chance(r, 25), mem);
-    lhi_mirror_words(back, w);
-    lhi_mirror_words(again, back);
+    lhi_mirror_convert_orders(back, w);
+    lhi_mirror_convert_orders(again, back);
     for (uint32_t m = 0; m < s->n_machines; m++) {
         for (uint32_t k = 0; k < w->n[m]; k++) {
             CHECK_INT(again->order[m][k], w->order[m][k]);
@@ -198,7 +198,7 @@ static void orders_turn(rng *r, const lhi_shop *s, const lhi_shop *t,
         }
         holds_as_much(w, back, m);
     }
-    int64_t time = lhi_words_time(w), there = lhi_words_time(back);
+    int64_t time = lhi_machine_orders_evaluate(w), there = lhi_machine_orders_evaluate(back);
     CHECK_INT(there < 0, time < 0);
     CHECK_MSG(there >= time, "faster in the mirror");
     if (makespan)
@@ -225,7 +225,7 @@ static void try_case(uint64_t seed)
                                              : LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     CHECK(mem != NULL);
     lh_status status =
-        (rng_chance(&r, 25) ? lhi_shop_make_loose : lhi_shop_make)(
+        (rng_chance(&r, 25) ? lhi_shop_make_relaxed : lhi_shop_make)(
             p, parts, fifo, objective, mem, &s, &err);
     if (status == LH_OK) {
         const uint32_t n_rules = s->machines[0].n_rules;
@@ -235,7 +235,7 @@ static void try_case(uint64_t seed)
         operations_turn(s);
         is_turned(s, t);
         is_same(s, u);
-        if (!s->loose)
+        if (!s->parts_relaxed)
             orders_turn(&r, s, t, makespan, mem);
     }
     if (test_state.bad) {
@@ -289,7 +289,7 @@ static void heads_are_tails(void)
                              .chunks = &chunk};
     lh_pipeline *p = NULL;
     lhi_shop *s = NULL, *t = NULL;
-    lhi_words *w = NULL, *back = NULL;
+    lhi_machine_orders *w = NULL, *back = NULL;
     lhi_arena *mem = lhi_arena_make(0);
     lh_error err = {0};
     CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
@@ -297,8 +297,8 @@ static void heads_are_tails(void)
         lhi_shop_make(p, 1, false, LH_SOLVE_OBJECTIVE_MAKESPAN, mem, &s, &err),
         err);
     CHECK_OK(lhi_mirror_make(s, mem, &t, &err), err);
-    CHECK_OK(lhi_words_make(s, mem, &w, &err), err);
-    CHECK_OK(lhi_words_make(t, mem, &back, &err), err);
+    CHECK_OK(lhi_machine_orders_make(s, mem, &w, &err), err);
+    CHECK_OK(lhi_machine_orders_make(t, mem, &back, &err), err);
     CHECK_INT(t->n_ops, 6);
     for (uint32_t o = 0; o < 6; o++) {
         CHECK_INT(t->head[o], head[o]);
@@ -306,13 +306,13 @@ static void heads_are_tails(void)
         CHECK_INT(t->memory[o], memory[o]);
     }
     memcpy(w->order[0], early, sizeof early);
-    lhi_mirror_words(back, w);
+    lhi_mirror_convert_orders(back, w);
     CHECK_INT(peak(back, 0), 9);
-    CHECK_INT(lhi_words_time(back), 6 + 2 * (2 + 3 + 4) + 8);
+    CHECK_INT(lhi_machine_orders_evaluate(back), 6 + 2 * (2 + 3 + 4) + 8);
     memcpy(w->order[0], late, sizeof late);
-    lhi_mirror_words(back, w);
+    lhi_mirror_convert_orders(back, w);
     CHECK_INT(peak(back, 0), 5);
-    CHECK_INT(lhi_words_time(w), 6 + 2 * (2 + 3 + 4) + 8);
+    CHECK_INT(lhi_machine_orders_evaluate(w), 6 + 2 * (2 + 3 + 4) + 8);
     lhi_arena_free(mem);
     lh_pipeline_free(p);
 }

@@ -29,8 +29,8 @@ static void check_quiet(noisy_run *n, uint32_t steps, const uint32_t *clocks)
         const lh_monitor_event *e = lh_monitor_events(m, &news);
         if (news > 0)
             fprintf(stderr, "step %" PRIu64 ": %s %u %s, %g to %g\n", step,
-                    lh_monitor_what_name(e->what), e->index,
-                    lh_monitor_change_name(e->change), e->before_ns, e->now_ns);
+                    lh_monitor_target_name(e->target), e->index,
+                    lh_monitor_change_name(e->change), e->baseline_ns, e->current_ns);
         told += news;
     }
     CHECK_INT(told, 0);

@@ -19,7 +19,7 @@ static uint32_t n_cases = 200, first_case = 1;
 
 /* One thing is slower from one step to another. */
 typedef struct truth {
-    lh_monitor_what what;
+    lh_monitor_target what;
     uint32_t index;
     bool transfer;
     double factor;
@@ -108,7 +108,7 @@ static truth *truth_of(truth *t, uint32_t n, const lh_monitor_event *e,
     for (uint32_t i = n; i-- > 0;) { /* the last one that it can mean */
         uint64_t since = ends ? t[i].to : t[i].from;
         uint64_t until = ends ? STEPS + 20 : t[i].to + 1;
-        if (t[i].what == e->what && t[i].index == e->index && step >= since &&
+        if (t[i].what == e->target && t[i].index == e->index && step >= since &&
             step < until)
             return &t[i];
     }
@@ -119,12 +119,12 @@ static void note_event(truth *t, uint32_t n, const lh_monitor_event *e,
                        uint64_t step)
 {
     truth *is = truth_of(t, n, e, step);
-    sum[e->what].told++;
-    sum[e->what].right += is != NULL;
+    sum[e->target].told++;
+    sum[e->target].right += is != NULL;
     if (!is)
         fprintf(stderr, "case %u, step %" PRIu64 ": %s %u %s, %g to %g\n",
-                first_case, step, lh_monitor_what_name(e->what), e->index,
-                lh_monitor_change_name(e->change), e->before_ns, e->now_ns);
+                first_case, step, lh_monitor_target_name(e->target), e->index,
+                lh_monitor_change_name(e->change), e->baseline_ns, e->current_ns);
     if (is && e->change != LH_MONITOR_ENDS) /* of what went on before, too */
         is->began |= step < is->from + SOON;
     if (is && e->change == LH_MONITOR_ENDS)
@@ -142,7 +142,7 @@ static void count_truth(const truth *t)
         fprintf(stderr,
                 "case %u: %s %u%s x %.2f from %" PRIu64 " to %" PRIu64
                 ", %.1f %%: began %d, ended %d\n",
-                first_case, lh_monitor_what_name(t->what), t->index,
+                first_case, lh_monitor_target_name(t->what), t->index,
                 t->transfer ? " transfer" : "", t->factor, t->from, t->to,
                 100 * t->cost, t->began, t->ended);
 }
@@ -203,7 +203,7 @@ static void all_that_costs_is_found(void)
         fprintf(stderr,
                 "%s: %u of %u changes found in time, %u of %u told are so; of "
                 "%u that cost less %u were told\n",
-                lh_monitor_what_name((lh_monitor_what)what), sum[what].found,
+                lh_monitor_target_name((lh_monitor_target)what), sum[what].found,
                 sum[what].changes, sum[what].right, sum[what].told,
                 sum[what].small, sum[what].small_found);
         CHECK_INT(sum[what].found, sum[what].changes);

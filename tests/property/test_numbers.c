@@ -17,16 +17,16 @@ static void numbers_read_back(void)
         lhi_text numbers = {0};
         lh_error err;
         char *a, *b;
-        CHECK_OK(lhi_pipeline_add_numbers(p, &numbers, &err), err);
+        CHECK_OK(lhi_pipeline_serialize(p, &numbers, &err), err);
         CHECK_OK(
-            lhi_pipeline_of_numbers(numbers.data, numbers.len, &back, &err),
+            lhi_pipeline_deserialize(numbers.data, numbers.len, &back, &err),
             err);
         CHECK_OK(lh_pipeline_format(p, &a, NULL, &err), err);
         CHECK_OK(lh_pipeline_format(back, &b, NULL, &err), err);
         CHECK(strcmp(a, b) == 0);
         lh_pipeline *none = NULL; /* the last space is gone */
         CHECK_INT(
-            lhi_pipeline_of_numbers(numbers.data, numbers.len - 1, &none, &err),
+            lhi_pipeline_deserialize(numbers.data, numbers.len - 1, &none, &err),
             LH_EINPUT);
         CHECK(!none);
         lh_text_free(a);

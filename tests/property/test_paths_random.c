@@ -43,7 +43,7 @@ static void hangs(int signal)
 typedef struct setting {
     rng r;
     lh_pipeline *pipeline; /* of the course in state 0 */
-    lh_course *course;
+    lh_event_timeline *course;
     lh_schedule *all[MOST_METHODS];
     const char *names[MOST_METHODS];
     uint32_t n;
@@ -103,8 +103,8 @@ static void draw_events(setting *s, const lh_pipeline *p)
     lh_events *events = NULL;
     lh_error err = {0};
     CHECK_OK(lh_events_parse(text, at, "e", &events, &err), err);
-    CHECK_OK(lh_course_make(p, events, NULL, &s->course, &err), err);
-    CHECK_OK(lh_course_pipeline(s->course, 0, &s->pipeline, &err), err);
+    CHECK_OK(lh_event_timeline_make(p, events, NULL, &s->course, &err), err);
+    CHECK_OK(lh_event_timeline_pipeline(s->course, 0, &s->pipeline, &err), err);
     lh_events_free(events);
 }
 
@@ -123,7 +123,7 @@ static void draw_paths(setting *s)
     s->exec = (lh_exec_options){
         .size = sizeof s->exec,
         .receives = (lh_receives)rng_below(r, 3),
-        .own_receives = true,
+        .override_receives = true,
         .coupled_queue = rng_chance(r, 70) ? 1 + rng_below(r, 4) : 0,
         .receive_slots = rng_chance(r, 30) ? 1 + rng_below(r, 3) : 0,
         .path = (lh_data_path)rng_below(r, 3),
@@ -136,7 +136,7 @@ static void make_schedules(setting *s)
     for (uint32_t i = 0; i < lh_n_methods() && s->n < MOST_METHODS; i++) {
         const char *name = lh_method_name(i);
         const lh_method_options how = {.size = sizeof how, .sub_blocks = 2};
-        if (lh_method_is_choice(name) ||
+        if (lh_method_is_auto(name) ||
             lh_method_run(name, s->pipeline,
                           strcmp(name, "greedy") == 0 ? &how : NULL,
                           &s->all[s->n], NULL, NULL) != LH_OK)
@@ -161,7 +161,7 @@ static void tear_down(setting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
         lh_schedule_free(s->all[i]);
-    lh_course_free(s->course);
+    lh_event_timeline_free(s->course);
     lh_pipeline_free(s->pipeline);
 }
 
@@ -178,7 +178,7 @@ static const lh_reschedule *another(void *of, uint64_t step)
     s->given = (lh_reschedule){.size = sizeof s->given,
                                .schedule = s->all[i],
                                .name = s->names[i],
-                               .own_path = rng_chance(&s->r, 80),
+                               .override_path = rng_chance(&s->r, 80),
                                .path = (lh_data_path)rng_below(&s->r, 3),
                                .delegated = s->later};
     for (uint32_t k = 0; k < MOST_LINKS; k++)
@@ -224,7 +224,7 @@ static void train(setting *s, const lh_exec *x, const char *name, bool quiet,
                                 .transport = s->transport,
                                 .steps = STEPS,
                                 .context = s,
-                                .course = quiet ? NULL : s->course,
+                                .event_timeline = quiet ? NULL : s->course,
                                 .reschedule = quiet ? NULL : another};
     CHECK_OK(lh_train_cpu(s->pipeline, x, &m, &o, out, &err), err);
 }

@@ -49,14 +49,14 @@ static lh_job *random_job(uint64_t seed, const char *layout)
 
 static uint64_t enough = 1000000;
 
-static lh_plan *plan_of(uint64_t seed, const char *layout, lh_plan_goal goal,
+static lh_plan *plan_of(uint64_t seed, const char *layout, lh_plan_objective goal,
                         uint64_t effort)
 {
     lh_job *job = random_job(seed, layout);
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
                          .partition = LH_PARTITION_EVEN,
-                         .goal = goal,
+                         .objective = goal,
                          .layout_effort = effort};
     lh_plan *plan = NULL;
     lh_error err = {0};
@@ -71,7 +71,7 @@ static lh_plan *front_of(uint64_t seed)
     lh_job *job = random_job(seed, "");
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
-                         .front = true,
+                         .pareto_front = true,
                          .partition = LH_PARTITION_EVEN,
                          .layout_effort = enough};
     lh_plan *plan = NULL;
@@ -125,8 +125,8 @@ static void check_goal(uint64_t seed, const all *a, int goal)
 static void no_plan_beats(uint64_t seed, const lh_plan *front,
                           const lh_plan *plan)
 {
-    for (uint32_t i = 0; plan && i < front->n_front; i++) {
-        const lh_choice *x = &front->front[i], *y = &plan->best;
+    for (uint32_t i = 0; plan && i < front->n_pareto; i++) {
+        const lh_choice *x = &front->pareto_front[i], *y = &plan->best;
         CHECK_MSG((double)x->iteration_ns <= 1.005 * (double)y->iteration_ns ||
                       x->cost->usd <= 1.005 * y->cost->usd ||
                       x->peak_memory_bytes < y->peak_memory_bytes,
@@ -142,9 +142,9 @@ static void check_front(uint64_t seed, const all *a)
     lh_plan *front = front_of(seed);
     if (!front)
         return;
-    CHECK(front->n_front > 1);
-    for (uint32_t i = 0; i < front->n_front; i++)
-        CHECK(front->front[i].iteration_ns <= 4 * front->best.iteration_ns);
+    CHECK(front->n_pareto > 1);
+    for (uint32_t i = 0; i < front->n_pareto; i++)
+        CHECK(front->pareto_front[i].iteration_ns <= 4 * front->best.iteration_ns);
     for (int goal = 0; goal < 2; goal++) {
         no_plan_beats(seed, front, a->whole[goal]);
         for (uint32_t i = 0; i < n_pins; i++)
@@ -159,14 +159,14 @@ static void asking_gains_nothing(void)
     for (uint64_t seed = first; seed < first + n_jobs; seed++) {
         all a;
         for (int goal = LH_PLAN_FASTEST; goal <= LH_PLAN_CHEAPEST; goal++) {
-            lh_plan_goal g = (lh_plan_goal)goal;
+            lh_plan_objective g = (lh_plan_objective)goal;
             a.whole[goal] = plan_of(seed, "", g, enough);
             a.glance[goal] = plan_of(seed, "", g, HARDLY);
             for (uint32_t i = 0; i < n_pins; i++)
                 a.pinned[goal][i] = plan_of(seed, pins[i], g, enough);
             check_goal(seed, &a, goal);
             won[goal] += a.whole[goal] && a.whole[goal]->best.elastic;
-            left += a.glance[goal] && a.glance[goal]->n_elastic_left > 0;
+            left += a.glance[goal] && a.glance[goal]->n_elastic_unexplored > 0;
         }
         check_front(seed, &a);
         for (int goal = 0; goal < 2; goal++) {

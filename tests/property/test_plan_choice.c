@@ -97,7 +97,7 @@ static void compare(uint64_t seed, kind k, const job_parts *more,
 
 /* NULL: no layout works. */
 static lh_plan *plan_asked(const job_parts *p, uint64_t effort,
-                           const lh_plan_question *questions, uint32_t n)
+                           const lh_plan_whatif_question *questions, uint32_t n)
 {
     lh_job *job = job_make(p);
     lh_plan *plan = NULL;
@@ -199,16 +199,16 @@ static bool value_in(const lh_choice *c, const char *name, char *out,
     return true;
 }
 
-static const lh_plan_runner *runner_of(const lh_plan *plan, const char *name)
+static const lh_plan_dimension_alternative *runner_of(const lh_plan *plan, const char *name)
 {
-    for (uint32_t i = 0; i < plan->n_runners; i++)
-        if (strcmp(plan->runners[i].dimension, name) == 0)
-            return &plan->runners[i];
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+        if (strcmp(plan->dimension_alternatives[i].dimension, name) == 0)
+            return &plan->dimension_alternatives[i];
     return NULL;
 }
 
 /* What the plan says that nothing with another value is below. */
-static int64_t said_least(const lh_plan *plan, const lh_plan_runner *r)
+static int64_t said_least(const lh_plan *plan, const lh_plan_dimension_alternative *r)
 {
     double percent = 0;
     for (const char *at = r->choice.why; *at; at++)
@@ -221,8 +221,8 @@ static int64_t said_least(const lh_plan *plan, const lh_plan_runner *r)
 /* Its plan has what a search looks at only where a job gives it. */
 static bool is_only_given(const lh_plan *fixed, const lh_plan *plan)
 {
-    return fixed && fixed->beyond &&
-           !(plan->beyond && strcmp(fixed->beyond, plan->beyond) == 0);
+    return fixed && fixed->outside_search_space &&
+           !(plan->outside_search_space && strcmp(fixed->outside_search_space, plan->outside_search_space) == 0);
 }
 
 /* The job with a dimension fixed, against what the free plan says. */
@@ -247,7 +247,7 @@ static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
         compare(seed, BOUND, p, plan->search_bound_ns, &fixed, ns_of(less),
                 what);
     }
-    const lh_plan_runner *r = runner_of(plan, d->name);
+    const lh_plan_dimension_alternative *r = runner_of(plan, d->name);
     /* Where the value makes no difference, it is the plan itself. */
     if (r && !less->best.elastic && ns_of(less) != ns_of(plan) &&
         value_in(&plan->best, d->name, own, sizeof own) &&
@@ -268,7 +268,7 @@ static void fix_some(lhi_random *r, uint64_t seed, const job_parts *p,
     if (value_in(&plan->best, d->name, value, sizeof value))
         fix(seed, p, plan, d, value);
     d = &DRAW_OF(r, dimensions);
-    const lh_plan_runner *next = runner_of(plan, d->name);
+    const lh_plan_dimension_alternative *next = runner_of(plan, d->name);
     if (next && next->choice.layout.schedule &&
         value_in(&next->choice, d->name, value, sizeof value))
         fix(seed, p, plan, d, value);
@@ -286,7 +286,7 @@ static void fix_all(uint64_t seed, const job_parts *p, const lh_plan *plan)
 {
     for (uint32_t i = 0; i < N_DIMENSIONS; i++) {
         const dimension *d = &dimensions[i];
-        const lh_plan_runner *next = runner_of(plan, d->name);
+        const lh_plan_dimension_alternative *next = runner_of(plan, d->name);
         char own[2][40] = {"", ""};
         if (!p->experts && strcmp(d->name, "expert") == 0)
             continue;
@@ -336,8 +336,8 @@ static bool stays(const lh_plan *plan, double factor)
         const lh_plan_range *range = &s->ranges[i];
         if (range->from != LH_ALL_LINKS || range->quantity != LH_LINK_BANDWIDTH)
             continue;
-        for (uint32_t k = 0; k < range->n_flips; k++) {
-            const lh_plan_flip *f = &range->flips[k];
+        for (uint32_t k = 0; k < range->n_break_evens; k++) {
+            const lh_plan_break_even *f = &range->break_evens[k];
             if (f->factor_above <= 1 ? factor < f->factor_above
                                      : factor > f->factor_below)
                 return false;
@@ -354,7 +354,7 @@ static void ask(lhi_random *r, uint64_t seed, const job_parts *p)
                                        : 1 + 0.1 * draw(r, 1, 20);
     lh_link_change change = {LH_ALL_LINKS, LH_ALL_LINKS, LH_LINK_BANDWIDTH,
                              true, factor};
-    lh_plan_question question = {"bandwidth", 1, &change};
+    lh_plan_whatif_question question = {"bandwidth", 1, &change};
     job_parts there = *p;
     if (p->n_sites < 2)
         return;
@@ -363,13 +363,13 @@ static void ask(lhi_random *r, uint64_t seed, const job_parts *p)
     lh_plan *plan = plan_asked(p, 10 * work, &question, 1);
     lh_plan *own = plan ? plan_with(&there, work) : NULL;
     if (own && plan->n_answers == 1) {
-        const lh_plan_answer *a = &plan->answers[0];
+        const lh_plan_whatif_answer *a = &plan->answers[0];
         CHECK(a->best.iteration_ns <= a->kept.iteration_ns);
         compare(seed, ASKED, &there, ns_of(own), p, a->best.iteration_ns,
                 "a plan for other links, not what if");
         compare(seed, ANSWERED, p, a->best.iteration_ns, &there, ns_of(own),
                 "what if, not a plan for other links");
-        if (stays(plan, factor) && !lhi_choice_same(&a->kept, &a->best))
+        if (stays(plan, factor) && !lhi_choices_are_equal(&a->kept, &a->best))
             compare(seed, STEADY, p, a->kept.iteration_ns, &there,
                     a->best.iteration_ns, "a layout that is to stay the best");
     }
@@ -411,7 +411,7 @@ static void look_at_real(uint64_t i)
     CHECK(plan);
     for (uint32_t d = 0; plan && d < N_DIMENSIONS; d++) {
         char value[40];
-        const lh_plan_runner *next = runner_of(plan, dimensions[d].name);
+        const lh_plan_dimension_alternative *next = runner_of(plan, dimensions[d].name);
         if (next && next->choice.layout.schedule &&
             value_in(&next->choice, dimensions[d].name, value, sizeof value))
             fix(i, p, plan, &dimensions[d], value);
@@ -533,7 +533,7 @@ static void compare_row(uint64_t seed, const job_parts *p,
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     lh_job_free(job);
-    const double most = lhi_choice_same(says, &s->here) ? 1 + s->margin : 1;
+    const double most = lhi_choices_are_equal(says, &s->reference) ? 1 + s->margin : 1;
     CHECK_MSG(!plan || (double)says->iteration_ns <=
                            most * (double)plan->best.iteration_ns + 1,
               "seed %" PRIu64 ": %.6f s at x%g, but %.6f s by a quick plan",
@@ -562,8 +562,8 @@ static void rows_are_no_worse_than_quick_plans(void)
     lh_job_free(job);
     for (uint32_t i = 0; plan && i < plan->sensitivity->n_ranges; i++) {
         const lh_plan_range *g = &plan->sensitivity->ranges[i];
-        for (uint32_t k = 0; g->from == LH_ALL_LINKS && k < g->n_flips; k++) {
-            const lh_plan_flip *f = &g->flips[k];
+        for (uint32_t k = 0; g->from == LH_ALL_LINKS && k < g->n_break_evens; k++) {
+            const lh_plan_break_even *f = &g->break_evens[k];
             compare_row(SEED_OF_IT, &p, plan->sensitivity, g->quantity,
                         f->factor_below, &f->below);
             compare_row(SEED_OF_IT, &p, plan->sensitivity, g->quantity,

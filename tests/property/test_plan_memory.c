@@ -259,7 +259,7 @@ static lh_plan *made_as_measured(int zero, const char *schedule,
                                         .activation_bytes = LH_NOT_MEASURED,
                                         .static_bytes = held,
                                         .chunk = c,
-                                        .of = 2 * chunks};
+                                        .n_chunks = 2 * chunks};
     lh_profile profile = {
         .name = "p.yaml", .n_entries = 2 * chunks, .entries = entries};
     lh_job measured = *job;

@@ -80,7 +80,7 @@ static int64_t plan_in(const char *changes, double gib, const char *reserve,
     if (status == LH_OK) {
         ns = plan->best.iteration_ns;
         *held = plan->best.peak_memory_bytes;
-        *closed = *closed && plan->n_left == 0;
+        *closed = *closed && plan->n_unexplored == 0;
         CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
     } else {
         CHECK_MSG(status == LH_EINFEASIBLE, "%s: %s", changes, err.text);

@@ -27,8 +27,8 @@ typedef struct maker {
     lhi_arena *mem;
     const lhi_shop *shop;
     uint64_t seed;
-    lhi_regrower *regrower;
-    lhi_words *words;
+    lhi_repairer *regrower;
+    lhi_machine_orders *words;
     int64_t time;
     lhi_engine by; /* what found it */
     uint64_t used; /* ticks of the last call */
@@ -41,13 +41,13 @@ static bool begin(maker *k)
     k->regrower = NULL;
     k->time = -1;
     k->by = LHI_ENGINE_NONE;
-    CHECK_OK(lhi_words_make(k->shop, k->mem, &k->words, &err), err);
-    CHECK_OK(lhi_regrower_make(k->shop, k->seed, k->mem, &k->regrower, &err),
+    CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &k->words, &err), err);
+    CHECK_OK(lhi_repairer_make(k->shop, k->seed, k->mem, &k->regrower, &err),
              err);
     return k->regrower && !test_state.bad;
 }
 
-static void go_on(maker *k, const lhi_regrow *how, uint64_t effort)
+static void go_on(maker *k, const lhi_repair_options *how, uint64_t effort)
 {
     lh_solve_options o = {.effort = effort};
     lhi_budget budget = {0};
@@ -55,7 +55,7 @@ static void go_on(maker *k, const lhi_regrow *how, uint64_t effort)
     const int64_t before = k->time;
     lhi_budget_begin(&budget, &o);
     k->by = LHI_ENGINE_NONE;
-    CHECK_OK(lhi_regrow_run(k->regrower, k->words, &k->time, &k->by, how,
+    CHECK_OK(lhi_repairer_run(k->regrower, k->words, &k->time, &k->by, how,
                             &budget, &err),
              err);
     k->used = budget.used;
@@ -63,7 +63,7 @@ static void go_on(maker *k, const lhi_regrow *how, uint64_t effort)
     CHECK((k->by != LHI_ENGINE_NONE) == (k->time != before));
 }
 
-static bool make(maker *k, const lhi_regrow *how)
+static bool make(maker *k, const lhi_repair_options *how)
 {
     if (begin(k))
         go_on(k, how, 0);
@@ -90,19 +90,19 @@ static bool in_time(const maker *k, uint64_t ticks)
 
 /* From one that was made in no time to one that is no worse, and to the same
  * for the same seed. */
-static void goes_on(const maker *a, const lhi_regrow *how)
+static void goes_on(const maker *a, const lhi_repair_options *how)
 {
-    const lhi_regrow quick = {.ticks = 1};
+    const lhi_repair_options quick = {.ticks = 1};
     maker both[2] = {*a, *a};
     for (int i = 0; i < 2; i++) {
         maker *b = &both[i];
         CHECK(make(b, how) && same(a, b));
         CHECK(make(b, &quick));
         in_time(b, quick.ticks);
-        lhi_words *given = b->words;
+        lhi_machine_orders *given = b->words;
         CHECK(begin(b));
-        lhi_words_copy(b->words, given);
-        b->time = lhi_words_time(b->words);
+        lhi_machine_orders_copy(b->words, given);
+        b->time = lhi_machine_orders_evaluate(b->words);
         const int64_t before = b->time;
         go_on(b, how, 0);
         CHECK(b->used >= how->ticks);
@@ -114,10 +114,10 @@ static void goes_on(const maker *a, const lhi_regrow *how)
     CHECK(same(&both[0], &both[1]));
 }
 
-static void ends_early(const maker *a, const lhi_regrow *how)
+static void ends_early(const maker *a, const lhi_repair_options *how)
 {
     maker b = *a;
-    lhi_regrow easy = *how;
+    lhi_repair_options easy = *how;
     easy.target = a->time;
     CHECK(make(&b, &easy) && b.time == a->time && b.used <= a->used);
     go_on(&b, &easy, 0);
@@ -144,7 +144,7 @@ static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
     lhi_shop *shop = NULL;
     int64_t *start = NULL;
     maker few = *k;
-    const lhi_regrow how = {.ticks = ticks};
+    const lhi_repair_options how = {.ticks = ticks};
     part.n_microbatches = n_microbatches;
     CHECK_OK(lhi_shop_make(&part, parts, false, LH_SOLVE_OBJECTIVE_MAKESPAN,
                            k->mem, &shop, &err),
@@ -165,27 +165,27 @@ static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
 static void takes_fewer(const maker *a, uint32_t parts, rng *r)
 {
     const uint32_t n = a->shop->n_microbatches;
-    lhi_fewer fewer = {.n = n + MORE};
-    lhi_regrow how = {.fewer = &fewer, .ticks = a->shop->n_ops * 10};
+    lhi_reduction fewer = {.n = n + MORE};
+    lhi_repair_options how = {.reduction = &fewer, .ticks = a->shop->n_ops * 10};
     maker with = *a, without = *a, both = *a;
-    fewer.rung = calloc(fewer.n, sizeof *fewer.rung);
-    CHECK(fewer.rung != NULL);
+    fewer.problems = calloc(fewer.n, sizeof *fewer.problems);
+    CHECK(fewer.problems != NULL);
     for (uint32_t m = 1; m < n && !test_state.bad; m++)
         if (rng_chance(r, 40))
-            fewer.rung[m].start = starts_of(a, m, parts, a->shop->n_ops);
+            fewer.problems[m].start = starts_of(a, m, parts, a->shop->n_ops);
     if (!test_state.bad && make(&with, &how)) {
         in_time(&with, how.ticks);
         hold_orders(a->p, with.words, with.time);
     }
     for (uint32_t m = n; m < fewer.n && !test_state.bad; m++)
-        fewer.rung[m].start = starts_of(a, m, parts, a->shop->n_ops);
+        fewer.problems[m].start = starts_of(a, m, parts, a->shop->n_ops);
     CHECK(!test_state.bad && make(&both, &how) && same(&with, &both));
-    how.fewer = NULL;
+    how.reduction = NULL;
     CHECK(!test_state.bad && make(&without, &how));
     n_differ += !same(&with, &without);
-    for (uint32_t m = 0; fewer.rung && m < fewer.n; m++)
-        free(fewer.rung[m].start);
-    free(fewer.rung);
+    for (uint32_t m = 0; fewer.problems && m < fewer.n; m++)
+        free(fewer.problems[m].start);
+    free(fewer.problems);
 }
 
 /* --- cases
@@ -206,7 +206,7 @@ static void try_case(uint64_t seed)
         p, parts, false, LH_SOLVE_OBJECTIVE_MAKESPAN, a.mem, &shop, &err);
     a.shop = shop;
     if (status == LH_OK && is_possible(shop) && begin(&a)) {
-        const lhi_regrow how = {.ticks = shop->n_ops * 10, .seed = 3};
+        const lhi_repair_options how = {.ticks = shop->n_ops * 10, .seed = 3};
         n_made++;
         go_on(&a, &how, 0);
         CHECK(a.used >= how.ticks);
@@ -267,7 +267,7 @@ static void trains_meet(void)
 {
     maker a;
     if (board(&a, 64)) {
-        const lhi_regrow how = {.ticks = 600000,
+        const lhi_repair_options how = {.ticks = 600000,
                                 .target = TRAINS_GOOD_MS * INT64_C(1000000) /
                                           a.shop->unit_ns};
         for (a.seed = 0; a.seed < 6 && make(&a, &how); a.seed++) {
@@ -280,7 +280,7 @@ static void trains_meet(void)
 }
 
 /* The sum over some seeds. */
-static int64_t sum_of(maker *k, const lhi_regrow *how)
+static int64_t sum_of(maker *k, const lhi_repair_options *how)
 {
     int64_t sum = 0;
     for (k->seed = 0; k->seed < 16 && make(k, how); k->seed++)
@@ -292,13 +292,13 @@ static int64_t sum_of(maker *k, const lhi_regrow *how)
 static void fewer_help(void)
 {
     maker a;
-    lhi_rung rungs[24] = {0};
-    const lhi_fewer fewer = {.n = 24, .rung = rungs};
-    lhi_regrow how = {.ticks = 2000};
+    lhi_reduced_problem rungs[24] = {0};
+    const lhi_reduction fewer = {.n = 24, .problems = rungs};
+    lhi_repair_options how = {.ticks = 2000};
     if (board(&a, 24)) {
         int64_t without = sum_of(&a, &how);
         rungs[20].start = starts_of(&a, 20, 1, 400000);
-        how.fewer = &fewer;
+        how.reduction = &fewer;
         int64_t with = sum_of(&a, &how);
         CHECK_MSG(with < without, "%" PRId64 " ms, and %" PRId64 " without",
                   with, without);

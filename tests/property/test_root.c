@@ -154,9 +154,9 @@ static void try_case(uint64_t seed)
         uint32_t *most = LHI_NEW(mem, uint32_t, slots);
         CHECK(list && least && most);
         draw_counts(w, &r);
-        w->near = true;
+        w->restricted_counts = true;
         relate(w);
-        const bool possible = lhi_root_orders(w, true, list, least, most);
+        const bool possible = lhi_search_compute_root_orders(w, true, list, least, most);
         CHECK_INT(possible, !has_cycle(shop->n_ops));
         n_possible += possible;
         n_impossible += !possible;

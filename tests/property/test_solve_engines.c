@@ -19,8 +19,8 @@ enum { EFFORT = 60000, LIST = 512 };
 
 static uint32_t n_cases = OF_CASES(120), first_case;
 /* Of all cases: how often an engine was at work, and with success. */
-static uint64_t n_calls[LH_MOST_SOLVE_ENGINES];
-static uint64_t n_improved[LH_MOST_SOLVE_ENGINES];
+static uint64_t n_calls[LH_MAX_SOLVE_ENGINES];
+static uint64_t n_improved[LH_MAX_SOLVE_ENGINES];
 
 static lh_pipeline *make(rng *r)
 {
@@ -79,7 +79,7 @@ static lh_solution solve(const lh_pipeline *p, const lh_solve_options *options,
     lh_solve_options o = *options;
     lh_solution s = {0};
     lh_error err = {0};
-    o.without = without;
+    o.disabled_engines = without;
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     if (s.schedule && !o.fifo)
         check_schedule(p, &s);
@@ -222,14 +222,14 @@ static void other_names_are_refused(void)
     rng r = {1};
     lh_pipeline *p = make(&r);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        lh_solve_options o = {.size = sizeof o, .without = names[i]};
-        lh_best_options b = {.size = sizeof b, .without = names[i]};
+        lh_solve_options o = {.size = sizeof o, .disabled_engines = names[i]};
+        lh_scheduler_options b = {.size = sizeof b, .disabled_engines = names[i]};
         lh_solution s = {0};
-        lh_best best;
+        lh_scheduler_result best;
         lh_error err = {0};
         CHECK_INT(lh_solve(p, &o, &s, &err), LH_EINVAL);
         CHECK(strstr(err.text, "no engine '") && strstr(err.text, ", shaving"));
-        CHECK_INT(lh_best_schedule("optimal", p, &b, &best, &err), LH_EINVAL);
+        CHECK_INT(lh_scheduler_run("optimal", p, &b, &best, &err), LH_EINVAL);
     }
     lh_pipeline_free(p);
 }

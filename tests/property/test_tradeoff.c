@@ -55,7 +55,7 @@ static void check_least(const lh_pipeline *p, int64_t makespan_ns)
     lh_tradeoff_options o = {.size = sizeof o, .makespan_ns = makespan_ns};
     lh_memory_point point;
     lh_error err = {0};
-    CHECK_OK(lh_least_memory(p, &o, &point, &err), err);
+    CHECK_OK(lh_minimise_memory(p, &o, &point, &err), err);
     if (test_state.bad)
         return;
     CHECK(keeps(p, &point));
@@ -149,14 +149,14 @@ static void refuses(void)
     lh_memory_point point;
     lh_memory_curve curve;
     lh_error err = {0};
-    CHECK_INT(lh_least_memory(p, &o, &point, &err), LH_EINFEASIBLE);
+    CHECK_INT(lh_minimise_memory(p, &o, &point, &err), LH_EINFEASIBLE);
     CHECK_HAS(err.text, "no schedule takes at most");
     o.size = 3;
-    CHECK_INT(lh_least_memory(p, &o, &point, &err), LH_EINVAL);
+    CHECK_INT(lh_minimise_memory(p, &o, &point, &err), LH_EINVAL);
     o = (lh_tradeoff_options){.size = sizeof o};
     lh_solve_options each = {.size = sizeof each,
                              .objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE};
-    o.each = &each;
+    o.solve_options = &each;
     CHECK_INT(lh_memory_curve_make(p, &o, &curve, &err), LH_EINVAL);
     lh_pipeline_free(p);
     int64_t limits[4] = {0, 9, 9, 9};
@@ -201,10 +201,10 @@ static void stops(void)
                              .time_limit_s = 1e-9,
                              .progress = stop_at_once,
                              .context = &calls};
-    lh_tradeoff_options o = {.size = sizeof o, .each = &each};
+    lh_tradeoff_options o = {.size = sizeof o, .solve_options = &each};
     lh_memory_point point;
     lh_error err = {0};
-    CHECK_OK(lh_least_memory(p, &o, &point, &err), err);
+    CHECK_OK(lh_minimise_memory(p, &o, &point, &err), err);
     CHECK(point.limit_bound <= point.limit);
     CHECK(keeps(p, &point));
     lh_memory_point_fini(&point);
@@ -246,15 +246,15 @@ static void keeps_groups(void)
                              .n_dequeue = 4,
                              .dequeue = dequeue};
     lh_solve_options each = {.size = sizeof each, .effort = 1};
-    lh_tradeoff_options o = {.size = sizeof o, .each = &each};
+    lh_tradeoff_options o = {.size = sizeof o, .solve_options = &each};
     lh_pipeline *p = NULL;
     lh_solution s = {0};
     lh_memory_point point = {0};
     lh_error err = {0};
     CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
     CHECK_OK(lh_solve(p, &each, &s, &err), err);
-    CHECK_OK(lh_least_memory(p, &o, &point, &err), err);
-    CHECK_INT(point.kept_ns, s.makespan_ns);
+    CHECK_OK(lh_minimise_memory(p, &o, &point, &err), err);
+    CHECK_INT(point.target_ns, s.makespan_ns);
     lh_solution_fini(&s);
     lh_memory_point_fini(&point);
     lh_pipeline_free(p);

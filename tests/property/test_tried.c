@@ -80,19 +80,19 @@ static void check_outcome(const lh_pipeline *p, const char *method,
 }
 
 /* Twice, and the schedule is there where it is asked for. */
-static void check_method(lhi_tried *tried, const lh_pipeline *p,
+static void check_method(lhi_evaluation_cache *tried, const lh_pipeline *p,
                          const char *method, lhi_arena *mem)
 {
     lhi_method_outcome first, again, made;
     lh_schedule *schedule = NULL;
     lh_error err = {0};
     lh_status status =
-        lhi_tried_find(tried, p, method, 1, mem, &first, NULL, &err);
+        lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &first, NULL, &err);
     if (status != LH_OK)
         return; /* random operations may wait for each other */
     check_outcome(p, method, &first);
-    CHECK_OK(lhi_tried_find(tried, p, method, 1, mem, &again, NULL, &err), err);
-    CHECK_OK(lhi_tried_find(tried, p, method, 1, mem, &made, &schedule, &err),
+    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &again, NULL, &err), err);
+    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &made, &schedule, &err),
              err);
     CHECK(is_same(&first, &again) && is_same(&first, &made));
     CHECK((schedule != NULL) == (first.status == LH_CHOICE_OK));
@@ -101,20 +101,20 @@ static void check_method(lhi_tried *tried, const lh_pipeline *p,
 
 static void outcomes_are_those_of_the_simulator(void)
 {
-    lhi_tried *tried = NULL;
+    lhi_evaluation_cache *tried = NULL;
     lh_error err = {0};
-    CHECK_OK(lhi_tried_make(&tried, &err), err);
+    CHECK_OK(lhi_evaluation_cache_make(&tried, &err), err);
     for (uint32_t i = first_case; tried && i < first_case + n_cases; i++) {
         lh_pipeline *p = draw(i);
         lhi_arena *mem = lhi_arena_make(0);
         for (uint32_t m = 0; m < lhi_n_methods; m++)
-            if (lhi_methods[m].kind != LHI_METHOD_CHOICE &&
+            if (lhi_methods[m].kind != LHI_METHOD_META &&
                 (lhi_methods[m].kind != LHI_METHOD_SLOW || i % 8 == 0))
                 check_method(tried, p, lhi_methods[m].name, mem);
         lhi_arena_free(mem);
         lh_pipeline_free(p);
     }
-    lhi_tried_free(tried);
+    lhi_evaluation_cache_free(tried);
 }
 
 /* --- which pipelines are alike --------------------------------------------

@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     o.n_replicas = 1, o.warmup = 10, o.rate = 1e-3, o.min_rate = 1e-4;
     must(lhi_train_make(device, &o, &b.train, &err), &err);
     b.tally = calloc(lhi_train_tally_size(b.train), sizeof *b.tally);
-    b.sums = calloc(lhi_train_sums_size(b.train), sizeof *b.sums);
+    b.sums = calloc(lhi_train_count_checksums(b.train), sizeof *b.sums);
     if (!b.tally || !b.sums)
         return 1;
     record.on = true;

@@ -120,7 +120,7 @@ static lh_status weighed(const void *given, lh_error *err)
     lh_schedule *plain = NULL;
     int64_t fifo_ns = 0;
     lh_status status =
-        lh_weigh_links(simulated_all.pipeline, simulated_all.schedule, given,
+        lh_schedule_drop_useless_link_orders(simulated_all.pipeline, simulated_all.schedule, given,
                        &plain, &fifo_ns, err);
     lh_schedule_free(plain);
     return say(status, "%d", (int)fifo_ns);
@@ -170,7 +170,7 @@ static lh_status adapted(const void *given, lh_error *err)
     lh_schedule *s = schedule(p);
     lh_adapt *a = NULL;
     const lh_decision *d = NULL;
-    const lh_adapt_now now = {.size = sizeof now, .pipeline = p};
+    const lh_adapt_input now = {.size = sizeof now, .pipeline = p};
     lh_status status = lh_adapt_make(p, s, given, &a, err);
     if (status == LH_OK)
         status = lh_adapt_decide(a, &now, &d, err);
@@ -186,15 +186,15 @@ static lh_status adapting(const void *given, lh_error *err)
     lh_pipeline *p = pipeline();
     lh_schedule *s = schedule(p);
     const lh_events none = {.name = "none"};
-    lh_course *course = NULL;
-    lh_played *played = NULL;
+    lh_event_timeline *course = NULL;
+    lh_emulation *played = NULL;
     uint64_t n;
-    lh_status status = lh_course_make(p, &none, NULL, &course, err);
+    lh_status status = lh_event_timeline_make(p, &none, NULL, &course, err);
     if (status == LH_OK)
-        status = lh_adapt_play(course, s, given, 3, &played, err);
-    say(status, "%" PRId64, played ? lh_played_steps(played, &n)[2].ns : 0);
-    lh_played_free(played);
-    lh_course_free(course);
+        status = lh_adapt_emulate(course, s, given, 3, &played, err);
+    say(status, "%" PRId64, played ? lh_emulation_steps(played, &n)[2].ns : 0);
+    lh_emulation_free(played);
+    lh_event_timeline_free(course);
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return status;
@@ -209,7 +209,7 @@ static lh_status decides(const void *given, lh_error *err)
     lh_status status = lh_adapt_make(p, s, NULL, &a, err);
     if (status == LH_OK)
         status = lh_adapt_decide(a, given, &d, err);
-    say(status, "%" PRIu64, d ? d->lasts : 0);
+    say(status, "%" PRIu64, d ? d->benefit_steps : 0);
     lh_adapt_free(a);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -276,13 +276,13 @@ static lh_status shaken(const void *given, lh_error *err)
 }
 
 static const char *const slow_links[] = {"dc0>dc1"};
-static const lh_event slow_event = {.to = 2,
+static const lh_event slow_event = {.end_step = 2,
                                     .n_links = 1,
                                     .links = slow_links,
                                     .latency_ns = 7000,
-                                    .latency_times = 1,
-                                    .transfer_times = 1,
-                                    .slower = 1,
+                                    .latency_factor = 1,
+                                    .transfer_factor = 1,
+                                    .slowdown = 1,
                                     .device = LH_NONE,
                                     .rank = LH_NONE};
 
@@ -291,13 +291,13 @@ static lh_status followed(const void *given, lh_error *err)
     lh_pipeline *p = pipeline();
     lh_schedule *s = schedule(p);
     const lh_events events = {"events", 1, &slow_event};
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     int64_t ns = 0;
-    lh_status status = lh_course_make(p, &events, given, &course, err);
+    lh_status status = lh_event_timeline_make(p, &events, given, &course, err);
     if (status == LH_OK)
-        lh_course_play(course, s, NULL, 1, &ns, err);
+        lh_event_timeline_simulate(course, s, NULL, 1, &ns, err);
     say(status, "%" PRId64, ns);
-    lh_course_free(course);
+    lh_event_timeline_free(course);
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return status;
@@ -315,8 +315,8 @@ static lh_status by_method(const void *given, lh_error *err)
 static lh_status best(const void *given, lh_error *err)
 {
     lh_pipeline *p = pipeline();
-    lh_best b = {0};
-    lh_status status = lh_best_schedule("greedy", p, given, &b, err);
+    lh_scheduler_result b = {0};
+    lh_status status = lh_scheduler_run("greedy", p, given, &b, err);
     lh_pipeline_free(p);
     return say_schedule(status, b.schedule, err);
 }
@@ -352,7 +352,7 @@ static lh_status traded(const void *given, lh_error *err)
 {
     lh_pipeline *p = pipeline();
     lh_memory_point m = {0};
-    lh_status status = lh_least_memory(p, given, &m, err);
+    lh_status status = lh_minimise_memory(p, given, &m, err);
     say(status, "%" PRId64 " %" PRId64, m.limit, m.makespan_ns);
     lh_memory_point_fini(&m);
     lh_pipeline_free(p);
@@ -488,7 +488,7 @@ static lh_status priced(const void *given, lh_error *err)
                         .data = 1,
                         .micro_batch = 1,
                         .chunks_per_device = 1};
-    lh_cost_slice slice = {.n_layers = 2, .embedding = true};
+    lh_cost_layer_range slice = {.n_layers = 2, .embedding = true};
     lh_cost cost = {0};
     lh_status status = lh_cost_chunk(job, &layout, &slice, given, &cost, err);
     say(status, "%" PRId64 " %" PRId64, cost.f.total_ns, cost.optimizer_ns);
@@ -532,7 +532,7 @@ static lh_status spread(const void *given, lh_error *err)
     lh_jitter j = {0};
     lh_status status = lh_plan_jitter(job, &over_sites, given, &j, err);
     say(status, "%zu %g %" PRIu64 " %d", j.size - sizeof j, j.latency, j.seed,
-        j.one_data_link);
+        j.shared_data_link);
     lh_job_free(job);
     return status;
 }
@@ -595,7 +595,7 @@ static lh_status with_sweep(const void *given, lh_error *err)
 static lh_status with_varied(const void *given, lh_error *err)
 {
     lh_report *r = report();
-    lh_status status = lh_report_add_varied(r, given, err);
+    lh_status status = lh_report_add_distribution(r, given, err);
     return say_report(status, r, err);
 }
 
@@ -670,7 +670,7 @@ static lh_status typed(const void *given, lh_error *err)
 static lh_status course_drawn(const void *given, lh_error *err)
 {
     char *text = NULL;
-    lh_status status = lh_report_course_svg(given, NULL, &text, NULL, err);
+    lh_status status = lh_report_iterations_svg(given, NULL, &text, NULL, err);
     return say_text(status, text);
 }
 

@@ -23,9 +23,9 @@ static inline lh_trace *run_dated(const lh_pipeline *p, const lh_exec *x,
                                 .transport = transport,
                                 .steps = 2,
                                 .message_bytes = 24000,
-                                .slip_ns = INT64_MAX / 4};
+                                .tolerated_lateness_ns = INT64_MAX / 4};
     CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
-    CHECK(r && r->slips == 0 && r->trace);
+    CHECK(r && r->missed_deadlines == 0 && r->trace);
     if (r && r->trace)
         CHECK_OK(lh_trace_copy(r->trace, &copy, &err), err);
     lh_train_result_free(r);

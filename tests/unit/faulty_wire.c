@@ -46,7 +46,7 @@ bool wire_fault_is_harmless(wire_fault fault)
 }
 
 /* What goes from one rank to another. */
-typedef struct lane {
+typedef struct message_list {
     uint32_t from, to;
     bool struck, stopped, swallows, ended, told_end;
     uint64_t n_passed;
@@ -440,12 +440,12 @@ typedef struct wire_rank {
 static void close_rails(void *of)
 {
     wire_rank *r = of;
-    lhi_rails_seen seen, *all = &r->wire->log->seen;
-    lhi_rails_look(r->rails, &seen);
+    lhi_rails_statistics seen, *all = &r->wire->log->seen;
+    lhi_rails_read_statistics(r->rails, &seen);
     __atomic_fetch_add(&all->n_lost, seen.n_lost, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&all->n_back, seen.n_back, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&all->n_again, seen.n_again, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&all->n_twice, seen.n_twice, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_restored, seen.n_restored, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_retransmitted, seen.n_retransmitted, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_duplicates, seen.n_duplicates, __ATOMIC_RELAXED);
     lhi_rails_close(r->rails);
 }
 
@@ -501,7 +501,7 @@ static void *live(void *of)
 static lh_status open_ranks(wire *w, lhi_links *table, wire_rank *ranks,
                             lh_error *err)
 {
-    static const unsigned char keys[WIRE_MOST_RANKS * LHI_SEAL_KEY_BYTES];
+    static const unsigned char keys[WIRE_MOST_RANKS * LHI_FRAME_MAC_KEY_BYTES];
     for (uint32_t i = 0; i < w->n; i++) {
         lhi_stream_options o = {.name = "faulty",
                                 .rank = i,

@@ -102,7 +102,7 @@ static void withdraw_late(lhi_net *net, lhi_net_op *op)
     pthread_mutex_unlock(&e->lock);
     free(found);
     if (!found)
-        e->inner->ops->withdraw(e->inner, op);
+        e->inner->ops->cancel(e->inner, op);
 }
 
 static void abort_inner(lhi_net *net, const char *reason)
@@ -177,7 +177,7 @@ lh_status late_net_rank(lhi_net *net, void *of, char **result, size_t *size,
     e->ops = (lhi_net_ops){.name = "late",
                            .send = begin_late,
                            .receive = begin_late,
-                           .withdraw = withdraw_late,
+                           .cancel = withdraw_late,
                            .abort = abort_inner};
     e->net = (lhi_net){.ops = &e->ops,
                        .rank = net->rank,
@@ -200,7 +200,7 @@ lh_status late_net_rank(lhi_net *net, void *of, char **result, size_t *size,
     lh_status status = how->rank_main(&e->net, how->context, result, size, err);
     end_late(e);
     if (e->net.release)
-        lhi_net_when_closed(net, e->net.release, e->net.release_of);
+        lhi_net_set_release(net, e->net.release, e->net.release_context);
     pthread_cond_destroy(&e->changed);
     pthread_mutex_destroy(&e->lock);
     free(e);

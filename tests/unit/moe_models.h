@@ -20,7 +20,7 @@ static inline lh_model qwen2_moe_of(lh_model m)
 {
     m = mixtral_of(m);
     m.ffn = 13;
-    m.qkv_bias = m.raw_shares = m.shared_expert_gate = true;
+    m.qkv_bias = m.unnormalised_scores = m.shared_expert_gate = true;
     m.shared_expert_ffn = 9;
     m.moe_interval = 2, m.moe_phase = 1;
     return m;

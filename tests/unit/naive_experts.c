@@ -65,7 +65,7 @@ static routed route(const naive_llama *n, const naive_layer *w, const double *x)
     for (uint32_t e = 0; e < experts; e++)
         if (r.is[e])
             r.share[e] = (m->routed_scale > 0 ? m->routed_scale : 1) * r.p[e] /
-                         (m->raw_shares ? 1 : chosen);
+                         (m->unnormalised_scores ? 1 : chosen);
     return r;
 }
 
@@ -215,7 +215,7 @@ static void scores_back(const naive_llama *n, const routed *r,
     for (uint32_t e = 0; e < experts; e++) {
         /* Of e's share by the score of i. */
         for (uint32_t i = 0; i < experts && r->share[e] > 0; i++) {
-            if (m->raw_shares)
+            if (m->unnormalised_scores)
                 ds[i] += i == e ? worth[e] * by : 0;
             else if (r->is[i])
                 ds[i] += worth[e] * by *

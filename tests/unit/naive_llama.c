@@ -142,7 +142,7 @@ static void rotate(const naive_llama *n, double *x, size_t s, size_t heads,
             }
 }
 
-typedef struct kept {
+typedef struct prefix {
     double *x, *n1, *q, *k, *v, *p, *o, *mid, *n2, *gate, *up, *act;
     double *plain_q, *plain_k; /* before their norms */
 } kept;

@@ -254,7 +254,7 @@ static void gather_all(world *w)
     for (uint32_t c = 0; c < n; c++)
         if (lh_pipeline_chunk(w->p, c)->all_gather_ns > 0)
             w->gathered_ns[c] = NEVER;
-    uint32_t first = lh_pipeline_first_gathers(w->p);
+    uint32_t first = lh_pipeline_n_initial_gathers(w->p);
     for (uint32_t d = 0; d < w->out->n_devices; d++)
         for (uint32_t i = 0; i < (first ? first : n); i++)
             gather_next(w, d);
@@ -286,7 +286,7 @@ static void scatter_if_last(world *w, uint32_t chunk)
         collect(w, chunk, true);
 }
 
-static bool is_at(const lh_pass *pass, const lh_dp_point *at)
+static bool is_at(const lh_pass *pass, const lh_dp_pass *at)
 {
     return pass->kind != LH_W && pass->chunk == at->chunk &&
            pass->microbatch == at->microbatch &&
@@ -313,7 +313,7 @@ static void launch(world *w, const lh_pass *pass)
 static bool has_operations(const world *w, const lh_pass *pass)
 {
     for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++)
-        if (is_at(pass, &lh_pipeline_dp_op(w->p, i)->before) &&
+        if (is_at(pass, &lh_pipeline_dp_op(w->p, i)->needed_by) &&
             w->operated_ns[i] > w->now)
             return false;
     return true;

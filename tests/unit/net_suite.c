@@ -43,7 +43,7 @@ static void *parcel(lhi_net *net, size_t bytes, lh_error *err)
 {
     void *out = calloc(1, bytes);
     if (out)
-        lhi_net_when_closed(net, free, out);
+        lhi_net_set_release(net, free, out);
     else
         lhi_fail_nomem(err);
     return out;
@@ -282,13 +282,13 @@ static lh_status next_done(lhi_net *net, lhi_net_op *ops, bool *seen,
                            uint32_t n, uint32_t *out, lh_error *err)
 {
     for (;;) {
-        uint32_t said = lhi_net_bell(net);
+        uint32_t said = lhi_net_event_count(net);
         int64_t look_ns = INT64_MAX;
         for (uint32_t i = 0; i < n; i++) {
             int64_t again_ns = 0;
             if (seen[i])
                 continue;
-            lh_status status = lhi_net_look(net, &ops[i], &again_ns, err);
+            lh_status status = lhi_net_test(net, &ops[i], &again_ns, err);
             if (status == LH_OK) {
                 *out = i;
                 seen[i] = true;
@@ -297,7 +297,7 @@ static lh_status next_done(lhi_net *net, lhi_net_op *ops, bool *seen,
                 return status;
             look_ns = again_ns < look_ns ? again_ns : look_ns;
         }
-        lhi_net_await_bell(net, said, look_ns);
+        lhi_net_wait_event(net, said, look_ns);
     }
 }
 
@@ -341,7 +341,7 @@ static lh_status bell(lhi_net *net, void *context, char **result, size_t *size,
     if (lhi_net_rank(net) < 2)
         return bell_senders(net, bytes, err);
     for (uint32_t i = BELL_RECEIVES; i-- > 0;) {
-        ops[i].rings = true;
+        ops[i].signals_event = true;
         LHI_TRY(lhi_net_receive(net, i < 2 ? 0 : 1, i,
                                 bytes + (i == 1 ? BELL_LARGE : 0), sizes_of[i],
                                 &ops[i], err));
@@ -546,7 +546,7 @@ static lh_status one_stops(lhi_net *net, void *context, char **result,
     LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));
     if (lhi_net_rank(net) == 1)
         return lhi_net_wait(net, &op, 0, err);
-    lh_status status = lhi_net_wait_unless(net, &op, &stop, err);
+    lh_status status = lhi_net_wait_or_stop(net, &op, &stop, err);
     EXPECT(status == LH_ECANCELED);
     EXPECT(lhi_net_failure(net));
     return status;

@@ -43,7 +43,7 @@ static float sum_of(uint32_t n, size_t k)
 static lh_status sum_shares(lhi_group *g, const size_t *counts, float *values,
                             float *out, lh_error *err)
 {
-    uint32_t n = lhi_group_n_ranks(g), me = lhi_group_mine(g);
+    uint32_t n = lhi_group_n_ranks(g), me = lhi_group_index(g);
     size_t all = 0, first = 0, sizes[MOST];
     for (uint32_t i = 0; i < n; i++) {
         first += i < me ? counts[i] : 0;
@@ -72,7 +72,7 @@ static lh_status sums(lhi_group *g, float *values, float *out, lh_error *err)
     static const size_t whole[] = {0, 1, 2, 1024, 1025, 30001};
     for (unsigned c = 0; c < sizeof whole / sizeof whole[0]; c++) {
         for (size_t k = 0; k < whole[c]; k++)
-            values[k] = value_of(lhi_group_mine(g), k);
+            values[k] = value_of(lhi_group_index(g), k);
         LHI_TRY(lhi_group_all_reduce(g, values, whole[c], err));
         for (size_t k = 0; k < whole[c]; k++)
             EXPECT(values[k] == sum_of(3, k));
@@ -94,9 +94,9 @@ lh_status net_groups_sum(lhi_net *net, void *context, char **result,
     lh_status status = make(net, 3, members, TAG, &g, err);
     if (status == LH_OK)
         status = sums(g, values, values + 30003, err);
-    if (status == LH_OK && lhi_group_held(g) != lhi_group_scatter_bytes(3, 20001) &&
-        lhi_group_mine(g) == 0)
-        status = lhi_fail(err, LH_EINVAL, "holds %zu", lhi_group_held(g));
+    if (status == LH_OK && lhi_group_memory_bytes(g) != lhi_group_scatter_bytes(3, 20001) &&
+        lhi_group_index(g) == 0)
+        status = lhi_fail(err, LH_EINVAL, "holds %zu", lhi_group_memory_bytes(g));
     lhi_group_free(g);
     free(values);
     return status;
@@ -118,7 +118,7 @@ static size_t size_between(uint32_t from, uint32_t to)
 static lh_status all_pairs(lhi_group *g, unsigned char *out, unsigned char *in,
                            lh_error *err)
 {
-    uint32_t me = lhi_group_mine(g);
+    uint32_t me = lhi_group_index(g);
     size_t gives[MOST], gets[MOST], at = 0;
     for (uint32_t i = 0; i < MOST; i++) {
         gives[i] = size_between(me, i);
@@ -150,7 +150,7 @@ static void hear_sizes(void *context)
 static lh_status all_pairs_told(lhi_group *g, bool to_all, unsigned char *out,
                                 unsigned char *in, lh_error *err)
 {
-    uint32_t me = lhi_group_mine(g), says[MOST];
+    uint32_t me = lhi_group_index(g), says[MOST];
     size_t gives[MOST], each[MOST], at = 0;
     sizes_told t;
     for (uint32_t i = 0; i < (to_all ? 1 : MOST); i++) {
@@ -162,9 +162,9 @@ static lh_status all_pairs_told(lhi_group *g, bool to_all, unsigned char *out,
         each[i] = sizeof *says;
     const lhi_group_bytes told = {says, each, to_all, t.told, each};
     const lhi_group_bytes rest = {out, gives, to_all, in, t.gets};
-    uint64_t calls = lhi_group_calls(g);
-    LHI_TRY(lhi_group_all_to_all_told(g, &told, &rest, hear_sizes, &t, err));
-    EXPECT(lhi_group_calls(g) == calls + 1);
+    uint64_t calls = lhi_group_count_calls(g);
+    LHI_TRY(lhi_group_all_to_all_with_counts(g, &told, &rest, hear_sizes, &t, err));
+    EXPECT(lhi_group_count_calls(g) == calls + 1);
     at = 0;
     for (uint32_t i = 0; i < MOST; i++) {
         EXPECT(t.gets[i] == size_between(i, to_all ? 3 : me));
@@ -194,7 +194,7 @@ lh_status net_groups_all_pairs(lhi_net *net, void *context, char **result,
 
 static lh_status ring(lhi_group *g, unsigned char *bytes, lh_error *err)
 {
-    uint32_t me = lhi_group_mine(g), n = lhi_group_n_ranks(g);
+    uint32_t me = lhi_group_index(g), n = lhi_group_n_ranks(g);
     unsigned char *out = bytes, *in = bytes + 50000;
     for (int back = 0; back < 2; back++) {
         uint32_t from = (me + (back ? 1 : n - 1)) % n;
@@ -304,15 +304,15 @@ lh_status net_groups_link(lhi_net *net, void *context, char **result,
     lhi_group *g = NULL;
     LHI_TRY(make(net, 2, members, TAG, &g, err));
     lhi_group_set_link(g, 20 * ms, 1e4);
-    uint32_t me = lhi_group_mine(g);
+    uint32_t me = lhi_group_index(g);
     if (me == 1)
         lhi_sleep_for(30 * ms);
     int64_t began_ns = lhi_now_ns();
     lh_status status =
         lhi_group_all_gather(g, bytes + (me ? 1000 : 0), bytes, sizes, err);
     int64_t took_ns = lhi_now_ns() - began_ns;
-    int64_t spent_ns = lhi_group_spent_ns(g);
-    uint64_t calls = lhi_group_calls(g);
+    int64_t spent_ns = lhi_group_duration_ns(g);
+    uint64_t calls = lhi_group_count_calls(g);
     lhi_group_free(g);
     LHI_TRY(status);
     EXPECT(took_ns >= 50 * ms); /* 3000 bytes one way */

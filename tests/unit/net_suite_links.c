@@ -130,13 +130,13 @@ lh_status net_links_held_link(lhi_net *net, void *context, char **result,
     if (lhi_net_rank(net) == 0) {
         int64_t now_ns = lhi_now_ns();
         until_ns[0] = until_ns[1] = now_ns + 300 * ms;
-        LHI_TRY(lhi_net_hold_link(net, 0, until_ns[0], err));
-        LHI_TRY(lhi_net_hold_link(net, 0, now_ns + ms, err)); /* held longer */
+        LHI_TRY(lhi_net_suspend_link(net, 0, until_ns[0], err));
+        LHI_TRY(lhi_net_suspend_link(net, 0, now_ns + ms, err)); /* held longer */
         for (uint32_t i = 0; i < 2; i++)
             LHI_TRY(lhi_net_send(net, 1, i, &until_ns[i], sizeof until_ns[i], 0,
                                  now_ns, LHI_NET_NO_TURN, &ops[i], err));
         lh_error e = {0};
-        EXPECT(lhi_net_hold_link(net, 1, now_ns, &e) == LH_EINVAL);
+        EXPECT(lhi_net_suspend_link(net, 1, now_ns, &e) == LH_EINVAL);
         EXPECT(strstr(e.text, "no emulated link 1"));
     } else {
         for (uint32_t i = 0; i < 2; i++)

@@ -26,10 +26,10 @@ typedef struct noisy_run {
     const double *latency, *transfer, *slower; /* factors */
     const double *clock, *drift; /* ns at step 0, ns per step; per device */
     /* The last iteration. */
-    lh_seen seen;
+    lh_observation seen;
     int64_t makespan_ns;
-    lh_seen_message *messages;
-    lh_seen_pass *passes;
+    lh_observed_message *messages;
+    lh_observed_pass *passes;
     /* Scratch. */
     int64_t *arrived, *made; /* per chunk, microbatch, direction; -1: not yet */
     double *link_factor, *device_factor;
@@ -109,7 +109,7 @@ static inline int64_t noisy_send(noisy_run *n, const lhi_route *route,
         enters = n->link_free[l];
     n->link_free[l] = enters + llround(transfer);
     int64_t arrives = n->link_free[l] + llround(latency);
-    n->messages[n->seen.n_messages++] = (lh_seen_message){
+    n->messages[n->seen.n_messages++] = (lh_observed_message){
         .link = l,
         .bytes = 1000000,
         .produced_ns = noisy_clock(n, link->from, made_ns),
@@ -130,13 +130,13 @@ static inline bool noisy_step(noisy_run *n, uint32_t device)
     const lh_pass *pass = &order[n->next[device]];
     uint32_t c = pass->chunk;
     bool back = pass->kind != LH_F;
-    size_t at = lhi_point(p, c, pass->microbatch, back);
+    size_t at = lhi_pass_index(p, c, pass->microbatch, back);
     bool needs = pass->kind != LH_W && (back ? c + 1 < p->n_chunks : c > 0);
     int64_t starts = n->device_free[device];
     if (needs) {
         uint32_t from = back ? c + 1 : c - 1;
         const lhi_route *route = back ? &p->backward[from] : &p->forward[from];
-        size_t source = lhi_point(p, from, pass->microbatch, back);
+        size_t source = lhi_pass_index(p, from, pass->microbatch, back);
         int64_t there = n->arrived[source];
         if (n->made[source] < 0)
             return false;
@@ -147,9 +147,9 @@ static inline bool noisy_step(noisy_run *n, uint32_t device)
     }
     double factor = n->together ? n->device_factor[device] : noisy_factor(n);
     factor *= n->slower ? n->slower[device] : 1;
-    int64_t ns = llround((double)lhi_pass_time(&p->chunks[c], pass) * factor);
+    int64_t ns = llround((double)lhi_pass_duration(&p->chunks[c], pass) * factor);
     int64_t ends = starts + ns;
-    n->passes[n->seen.n_passes++] = (lh_seen_pass){*pass, ns};
+    n->passes[n->seen.n_passes++] = (lh_observed_pass){*pass, ns};
     n->device_free[device] = ends;
     n->next[device]++;
     if (ends > n->makespan_ns)

@@ -226,15 +226,15 @@ static void give_operations(maker *m)
                          .is_reduce_scatter = rng_chance(m->r, 50),
                          .n_buckets = 1 + rng_below(m->r, 3),
                          .transfer_ns = some_time(m, 40),
-                         .before = {LH_NONE, 0, false}};
+                         .needed_by = {LH_NONE, 0, false}};
         uint32_t device = m->chunks[op->chunk].device;
         op->bucket = rng_below(m->r, op->n_buckets);
-        op->launch = (lh_dp_point){chunk_on(m, device), rng_below(m->r, M),
+        op->launch = (lh_dp_pass){chunk_on(m, device), rng_below(m->r, M),
                                    rng_chance(m->r, 50)};
         if (rng_chance(m->r, 30))
             give_kind(m->r, op);
         if (rng_chance(m->r, 70))
-            op->before = (lh_dp_point){chunk_on(m, device), rng_below(m->r, M),
+            op->needed_by = (lh_dp_pass){chunk_on(m, device), rng_below(m->r, M),
                                        !op->launch.backward};
     }
     m->desc.n_dp_ops = n;
@@ -259,7 +259,7 @@ static void give_the_rest(maker *m)
     if (rng_chance(m->r, 70))
         give_operations(m);
     if (rng_chance(m->r, 70))
-        m->desc.first_gathers = 1 + rng_below(m->r, 3);
+        m->desc.n_initial_gathers = 1 + rng_below(m->r, 3);
     if (rng_chance(m->r, 70)) {
         m->desc.enqueue = m->enqueue = random_groups(m, &m->desc.n_enqueue);
         m->desc.dequeue = m->dequeue = random_groups(m, &m->desc.n_dequeue);
@@ -349,14 +349,14 @@ lh_pipeline *limited_pipeline(const lh_pipeline *p, const int64_t *limits)
 }
 
 static bool random_point(rng *r, const lh_schedule *s, uint32_t device,
-                         uint32_t from, uint32_t *at, lh_dp_point *out)
+                         uint32_t from, uint32_t *at, lh_dp_pass *out)
 {
     uint32_t n;
     const lh_pass *order = lh_schedule_order(s, device, &n);
     if (from >= n)
         return false;
     *at = from + rng_below(r, n - from);
-    *out = (lh_dp_point){order[*at].chunk, order[*at].microbatch,
+    *out = (lh_dp_pass){order[*at].chunk, order[*at].microbatch,
                          order[*at].kind != LH_F};
     return order[*at].kind != LH_W;
 }
@@ -369,17 +369,17 @@ static bool random_operation(rng *r, const lh_pipeline *p, const lh_schedule *s,
                      .is_reduce_scatter = rng_chance(r, 50),
                      .n_buckets = 1 + rng_below(r, 3),
                      .transfer_ns = rng_below(r, 40),
-                     .before = {LH_NONE, 0, false}};
+                     .needed_by = {LH_NONE, 0, false}};
     op->bucket = rng_below(r, op->n_buckets);
     uint32_t device = lh_pipeline_chunk(p, op->chunk)->device;
     if (!random_point(r, s, device, 0, &at, &op->launch))
         return false;
     if (rng_chance(r, 30))
         return true;
-    lh_dp_point before;
+    lh_dp_pass before;
     uint32_t from = rng_chance(r, 99) ? at + 1 : 0;
     if (random_point(r, s, device, from, &later, &before) && later != at)
-        op->before = before;
+        op->needed_by = before;
     return true;
 }
 
@@ -394,7 +394,7 @@ lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
         if (random_operation(r, p, s, &ops[c.desc.n_dp_ops]))
             c.desc.n_dp_ops++;
     c.desc.dp_ops = ops;
-    c.desc.first_gathers = rng_below(r, 4);
+    c.desc.n_initial_gathers = rng_below(r, 4);
     return make_copy(&c);
 }
 
@@ -408,7 +408,7 @@ typedef struct cell {
 } cell;
 
 /* Messages that the walk holds back until it sends them in its own order. */
-typedef struct walk {
+typedef struct order_shape {
     rng *r;
     const lh_pipeline *p;
     uint32_t n, n_chunks;

@@ -32,7 +32,7 @@ with_orders(const lh_pipeline *p, const lh_schedule *s, lh_receives receives)
     lh_timeline *t = NULL;
     lh_schedule *out = NULL;
     const lh_sim_options sim = {
-        .size = sizeof sim, .receives = receives, .own_receives = true};
+        .size = sizeof sim, .receives = receives, .override_receives = true};
     lh_link_order orders[8] = {{0}};
     lh_pass passes[8][64];
     const lh_pass *rows[8];
@@ -80,7 +80,7 @@ static inline schedules all_schedules(const lh_pipeline *p,
         const char *name = lh_method_name(i);
         const lh_method_options how = {.size = sizeof how, .sub_blocks = 2};
         lh_schedule *made = NULL;
-        if (lh_method_is_choice(name) ||
+        if (lh_method_is_auto(name) ||
             lh_method_run(name, p, strcmp(name, "greedy") == 0 ? &how : NULL,
                           &made, NULL, NULL) != LH_OK)
             continue;
@@ -141,7 +141,7 @@ static inline const lh_reschedule *next_schedule(void *of, uint64_t step)
                                .schedule = s->own.all[i],
                                .name = s->own.names[i],
                                .why = "test",
-                               .own_path = s->paths,
+                               .override_path = s->paths,
                                .path = (lh_data_path)(step * 5 % 7 % 3),
                                .delegated = s->delegated};
     for (uint32_t k = 0; k < MOST_LINKS; k++)

@@ -36,7 +36,7 @@ typedef struct setup {
     uint32_t sub_blocks;       /* of W; 0: 1 */
     bool split;                /* the backward is in two passes */
     bool by_layer;
-    lh_train_group gathers, reductions; /* emulated, with `delays` */
+    lh_train_group_link gathers, reductions; /* emulated, with `delays` */
     const uint32_t *sites;
     bool leaders;
     lh_model (*model)(uint32_t layers); /* NULL: tiny_model, or by `experts` */
@@ -112,7 +112,7 @@ static inline lh_status train(const setup *s, const char *name, lh_train_result 
     lh_train_model m = lh_train_model_defaults();
     m.model = &model;
     m.first_layers = first_layers;
-    m.again = again;
+    m.recompute = again;
     m.sequence = SEQUENCE;
     m.replicas = s->replicas;
     m.tensor = s->tensor;
@@ -120,10 +120,10 @@ static inline lh_status train(const setup *s, const char *name, lh_train_result 
     m.expert_tensor = s->cut ? s->cut : 1;
     m.sharded_gradients = s->gradients;
     m.sharded_parameters = s->parameters;
-    m.by_layer = s->by_layer;
-    m.parts = (lh_train_sharing){s->gathers, s->reductions};
+    m.per_layer_sharding = s->by_layer;
+    m.layer_links = (lh_train_collective_links){s->gathers, s->reductions};
     m.sites = s->sites;
-    m.leaders = s->leaders;
+    m.reduce_by_leaders = s->leaders;
     m.seed = 5;
     m.data = text_path;
     m.rate = s->rate > 0 ? s->rate : 3e-3;
@@ -172,13 +172,13 @@ static inline void check_memory(const lh_train_result *r, const char *name,
                          outcome *out)
 {
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     CHECK_INT(n, r->n_ranks);
     for (uint32_t i = 0; i < n; i++) {
         double off =
             (double)all[i].measured_bytes / (double)all[i].predicted_bytes - 1;
         double held = (double)all[i].measured_bytes;
-        CHECK_MSG(fabs(off) < 0.03 || (r->n_grown > 0 && off > 0),
+        CHECK_MSG(fabs(off) < 0.03 || (r->n_pool_growths > 0 && off > 0),
                   "%s: rank %u: %lld bytes predicted, %lld held", name,
                   (unsigned)i, (long long)all[i].predicted_bytes,
                   (long long)all[i].measured_bytes);

@@ -85,7 +85,7 @@ static inline bool small_open(small *s)
             &(lhi_cpu_options){.model = &s->model,
                                .n_chunks = s->n_chunks,
                                .first_layers = s->firsts,
-                               .again = s->again,
+                               .recompute = s->again,
                                .n_mine = n,
                                .mine = mine,
                                .microbatch = s->microbatch,
@@ -95,7 +95,7 @@ static inline bool small_open(small *s)
                                .n_replicas = s->n_replicas,
                                .seed = 3,
                                .dropout = s->dropout,
-                               .balance = s->balance,
+                               .balance_weight = s->balance,
                                .expert_capacity = s->capacity,
                                .data = s->data},
             &s->devices[d], &err);

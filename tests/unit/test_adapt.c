@@ -67,11 +67,11 @@ static void begin_event(setting *t, uint32_t link, int64_t extra_ns)
     const lh_link *l = lh_pipeline_link(t->quiet, link);
     t->extra_ns = extra_ns;
     t->events[t->n_events++] =
-        (lh_monitor_event){.what = LH_MONITOR_LINK,
+        (lh_monitor_event){.target = LH_MONITOR_LINK,
                            .index = link,
-                           .from = t->step,
-                           .before_ns = (double)l->latency_ns,
-                           .now_ns = (double)(l->latency_ns + extra_ns)};
+                           .first_step = t->step,
+                           .baseline_ns = (double)l->latency_ns,
+                           .current_ns = (double)(l->latency_ns + extra_ns)};
 }
 
 /* The next step is over. */
@@ -80,7 +80,7 @@ static lh_decision decide(setting *t)
     lh_error err = {0};
     const lh_decision *d = NULL;
     lh_pipeline *p = slow_pipeline(t);
-    const lh_adapt_now now = {.size = sizeof now,
+    const lh_adapt_input now = {.size = sizeof now,
                               .pipeline = p,
                               .n_events = t->n_events,
                               .events = t->events,
@@ -94,7 +94,7 @@ static lh_decision decide(setting *t)
 static void answer(setting *t, bool followed)
 {
     lh_error err = {0};
-    CHECK_OK(lh_adapt_answer(t->adapt, t->step + 1, followed, &err), err);
+    CHECK_OK(lh_adapt_confirm(t->adapt, t->step + 1, followed, &err), err);
 }
 
 static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
@@ -114,7 +114,7 @@ static void quiet_is_left_alone(void)
     for (uint32_t i = 0; i < 30; i++) {
         lh_decision d = decide(&t);
         CHECK(!d.is_switch);
-        CHECK(d.now_ns == d.predicted_ns);
+        CHECK(d.current_ns == d.predicted_ns);
         CHECK_STR(d.name, "original");
     }
     tear_down(&t);
@@ -156,7 +156,7 @@ static void w_text(const lh_schedule *s, char *text)
 static void gradients_are_added_as_before_where_that_is_asked_for(void)
 {
     for (int same = 0; same < 2; same++) {
-        const lh_adapt_options o = {.size = sizeof o, .same_sums = same};
+        const lh_adapt_options o = {.size = sizeof o, .keep_reduction_order = same};
         char was[1024], is[1024];
         lh_error err = {0};
         setting t;
@@ -192,10 +192,10 @@ static void a_slow_link_is_answered(void)
     lh_decision d = decide(&t);
     lh_pipeline *slow = slow_pipeline(&t);
     CHECK(d.is_switch);
-    CHECK(d.lasts == 1);
-    CHECK_INT(d.now_ns, makespan(slow, t.schedule));
+    CHECK(d.benefit_steps == 1);
+    CHECK_INT(d.current_ns, makespan(slow, t.schedule));
     CHECK_INT(d.predicted_ns, makespan(slow, d.schedule));
-    CHECK(d.predicted_ns < d.now_ns);
+    CHECK(d.predicted_ns < d.current_ns);
     CHECK_OK(lh_lower_bound(slow, &bound, &err), err);
     CHECK(d.bound_ns >= bound.ns && d.bound_ns <= d.predicted_ns);
     lh_pipeline_free(slow);
@@ -225,13 +225,13 @@ static void what_was_refused_waits(void)
  * queue. */
 static void queues_keep_pace(void)
 {
-    CHECK_INT(lh_delegated_queues(8, 2), 4);
-    CHECK_INT(lh_delegated_queues(9, 2), 5);
-    CHECK_INT(lh_delegated_queues(1, 2), 1);
-    CHECK_INT(lh_delegated_queues(0, 2), 1);
-    CHECK_INT(lh_delegated_queues(1e300, 1), UINT32_MAX);
+    CHECK_INT(lh_delegation_count_queues(8, 2), 4);
+    CHECK_INT(lh_delegation_count_queues(9, 2), 5);
+    CHECK_INT(lh_delegation_count_queues(1, 2), 1);
+    CHECK_INT(lh_delegation_count_queues(0, 2), 1);
+    CHECK_INT(lh_delegation_count_queues(1e300, 1), UINT32_MAX);
     /* 4 MB at 8 GB/s and 20 us */
-    CHECK_INT(lh_staging_ns(4000000, 8e9, 20000), 520000);
+    CHECK_INT(lh_delegation_staging_ns(4000000, 8e9, 20000), 520000);
 }
 
 static const lh_sim_options coupled = {
@@ -426,7 +426,7 @@ static void nonsense_is_refused(void)
     lh_adapt *none = NULL;
     const lh_decision *d = NULL;
     set_up(&t, "zb-h1", NULL);
-    CHECK(lh_adapt_answer(t.adapt, 1, true, &err) == LH_EINVAL);
+    CHECK(lh_adapt_confirm(t.adapt, 1, true, &err) == LH_EINVAL);
     const lh_adapt_options unknown = {.size = sizeof unknown,
                                       .candidates = "slack,fastest"};
     CHECK(lh_adapt_make(t.quiet, t.schedule, &unknown, &none, &err) ==
@@ -438,9 +438,9 @@ static void nonsense_is_refused(void)
           LH_EINVAL);
     CHECK(!none);
     decide(&t);
-    lh_adapt_now now = {.size = sizeof now, .pipeline = t.quiet};
+    lh_adapt_input now = {.size = sizeof now, .pipeline = t.quiet};
     CHECK(lh_adapt_decide(t.adapt, &now, &d, &err) == LH_EINVAL);
-    lh_monitor_event e = {.what = LH_MONITOR_DEVICE, .index = 4};
+    lh_monitor_event e = {.target = LH_MONITOR_DEVICE, .index = 4};
     now.step = 1;
     now.n_events = 1;
     now.events = &e;

@@ -35,36 +35,36 @@ static const lh_delegation delegation = {
     .size = sizeof delegation, .staging_ns = 7, .link_staging_ns = staging};
 static const lh_adapt_options adapt = {
     .size = sizeof adapt, .sim = &sim, .effort = 100, .switch_ns = 5};
-static lh_adapt_now adapt_now = {
+static lh_adapt_input adapt_now = {
     .size = sizeof adapt_now, .step = 3, .steps_left = 9};
-static const lh_seen_pass seen_pass = {{.n_parts = 1}, 77};
-static const lh_seen seen = {
+static const lh_observed_pass seen_pass = {{.n_parts = 1}, 77};
+static const lh_observation seen = {
     .size = sizeof seen, .step = 3, .n_passes = 1, .passes = &seen_pass};
 static const lh_diagnose_options diagnose = {.size = sizeof diagnose,
                                              .threads = 2};
 static const lh_jitter jitter = {
     .size = sizeof jitter, .latency = 0.5, .samples = 20, .seed = 3};
-static const lh_adapt_play_options adapt_play = {
+static const lh_adapt_emulate_options adapt_play = {
     .size = sizeof adapt_play, .adapt = &adapt, .jitter = &jitter};
-static const lh_course_options course_options = {.size = sizeof course_options,
-                                                 .speed = 7};
-static const lh_host_link slow_host_link = {0, 1, 500, 0};
+static const lh_event_timeline_options course_options = {.size = sizeof course_options,
+                                                 .time_divisor = 7};
+static const lh_host_link_delay slow_host_link = {0, 1, 500, 0};
 
 /* With the options, as things are, and as the exchange is asked for. */
-static lh_status moved(const lh_places_options *made, const lh_hosts_now *now,
-                       const lh_exchange_options *how, lh_error *err)
+static lh_status moved(const lh_host_placement_options *made, const lh_host_slowdowns *now,
+                       const lh_host_exchange_options *how, lh_error *err)
 {
     lh_pipeline *p = pipeline();
     lh_schedule *s = schedule(p);
-    lh_places *places = NULL;
-    lh_exchange *x = NULL;
-    lh_status status = lh_places_make(p, made, &places, err);
+    lh_host_placement *places = NULL;
+    lh_host_exchange *x = NULL;
+    lh_status status = lh_host_placement_make(p, made, &places, err);
     if (status == LH_OK)
-        status = lh_places_exchange(places, now, s, how, &x, err);
-    say(status, "%" PRIu32 " %d %" PRId64, x ? x->n_hosts : 0, x ? x->all : 0,
-        x ? x->now_ns : 0);
-    lh_exchange_free(x);
-    lh_places_free(places);
+        status = lh_host_placement_find_exchange(places, now, s, how, &x, err);
+    say(status, "%" PRIu32 " %d %" PRId64, x ? x->n_hosts : 0, x ? x->is_exhaustive : 0,
+        x ? x->current_ns : 0);
+    lh_host_exchange_free(x);
+    lh_host_placement_free(places);
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return status;
@@ -92,12 +92,12 @@ static lh_status shared_out(const void *given, lh_error *err)
     lh_pipeline *p = pipeline();
     lh_schedule *s = schedule(p);
     lh_layers *layers = NULL;
-    lh_layer_move *m = NULL;
+    lh_layer_migration *m = NULL;
     lh_status status = lh_layers_make(p, two, &layers, err);
     if (status == LH_OK)
-        status = lh_layers_find(layers, p, s, given, &m, err);
+        status = lh_layers_find_partition(layers, p, s, given, &m, err);
     say(status, "%s", m ? m->why : "");
-    lh_layer_move_free(m);
+    lh_layer_migration_free(m);
     lh_layers_free(layers);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -106,47 +106,47 @@ static lh_status shared_out(const void *given, lh_error *err)
 
 static const uint32_t odd_numbers[2] = {3, 1};
 static const lh_layers_options sharing = {.size = sizeof sharing,
-                                          .numbers = odd_numbers,
+                                          .layer_counts = odd_numbers,
                                           .sim = &sim,
                                           .layer_ns = 7,
-                                          .lasts = 1e6};
+                                          .benefit_steps = 1e6};
 static const double no_messages[2] = {0, 0};
-static const lh_places_options places = {
+static const lh_host_placement_options places = {
     .size = sizeof places, .n_replicas = 3, .state_messages = no_messages};
 static const double slower_hosts[2] = {2, 3};
-static const lh_hosts_now hosts_now = {.size = sizeof hosts_now,
+static const lh_host_slowdowns hosts_now = {.size = sizeof hosts_now,
                                        .n_links = 1,
                                        .links = &slow_host_link,
-                                       .slower = slower_hosts};
-static const lh_exchange_options exchange = {
-    .size = sizeof exchange, .sim = &sim, .lasts = 3, .most_hosts = 1};
+                                       .pass_factors = slower_hosts};
+static const lh_host_exchange_options exchange = {
+    .size = sizeof exchange, .sim = &sim, .benefit_steps = 3, .max_exhaustive_hosts = 1};
 static const lh_method_options method = {
     .size = sizeof method, .sub_blocks = 2, .sim = &sim, .bound_ns = 1};
-static const lh_best_options of_best = {
+static const lh_scheduler_options of_best = {
     .size = sizeof of_best, .method = &method, .effort = 10};
 static const lh_solve_options solve = {
     .size = sizeof solve, .effort = 20000, .sub_blocks = 2, .target_ns = 1};
 static const lh_tradeoff_options tradeoff = {
-    .size = sizeof tradeoff, .each = &solve, .makespan_ns = 40000};
+    .size = sizeof tradeoff, .solve_options = &solve, .makespan_ns = 40000};
 static const lh_exec_options exec_options = {.size = sizeof exec_options,
                                              .receives = LH_RECEIVES_LATE,
                                              .receive_slots = 3};
 static const lh_train_options train = {
     .size = sizeof train, .steps = 2, .message_bytes = 100};
 static const lh_train_adapt train_adapt = {.size = sizeof train_adapt,
-                                           .decides = &adapt};
+                                           .decision_options = &adapt};
 static const char *const course_names[] = {"measured"};
 static const int64_t course_ns[] = {5, 6};
-static const lh_report_course small_course = {.size = sizeof small_course,
+static const lh_report_iterations small_course = {.size = sizeof small_course,
                                               .n_iterations = 2,
                                               .n_series = 1,
                                               .series = course_names,
                                               .ns = course_ns};
-static const lh_report_varied small_varied = {.size = sizeof small_varied,
+static const lh_report_distribution small_varied = {.size = sizeof small_varied,
                                               .title = "differ",
                                               .n = 2,
                                               .ns = course_ns,
-                                              .usual_ns = 4};
+                                              .nominal_ns = 4};
 static const lh_report_difference small_difference = {
     .group = "g", .name = "n", .first = "1", .second = "2"};
 static const lh_report_differences small_differences = {
@@ -222,28 +222,28 @@ static const taker takers[] = {
     TAKER(lh_monitor_options, watched, &monitor, warm_up),
     TAKER(lh_delegation, delegated, &delegation, link_staging_ns),
     TAKER(lh_adapt_options, adapted, &adapt, switch_ns),
-    TAKER(lh_adapt_play_options, adapting, &adapt_play, jitter),
-    TAKER(lh_adapt_now, decides, &adapt_now, steps_left),
-    TAKER(lh_seen, watches, &seen, collectives),
+    TAKER(lh_adapt_emulate_options, adapting, &adapt_play, jitter),
+    TAKER(lh_adapt_input, decides, &adapt_now, steps_left),
+    TAKER(lh_observation, watches, &seen, collectives),
     TAKER(lh_diagnose_options, diagnosed, &diagnose, threads),
     TAKER(lh_jitter, shaken, &jitter, seed),
     TAKER(lh_jitter, hardened, &jitter, seed),
     TAKER(lh_jitter, spread, &jitter, seed),
-    TAKER(lh_course_options, followed, &course_options, speed),
+    TAKER(lh_event_timeline_options, followed, &course_options, time_divisor),
     TAKER(lh_layers_options, shared_out, &sharing, layer_ns),
-    TAKER(lh_places_options, placed, &places, state_messages),
-    TAKER(lh_hosts_now, slowed, &hosts_now, slower),
-    TAKER(lh_exchange_options, exchanged, &exchange, most_hosts),
+    TAKER(lh_host_placement_options, placed, &places, state_messages),
+    TAKER(lh_host_slowdowns, slowed, &hosts_now, pass_factors),
+    TAKER(lh_host_exchange_options, exchanged, &exchange, max_exhaustive_hosts),
     TAKER(lh_method_options, by_method, &method, n_enqueue),
-    TAKER(lh_best_options, best, &of_best, effort),
+    TAKER(lh_scheduler_options, best, &of_best, effort),
     TAKER(lh_solve_options, solved, &solve, target_ns),
     TAKER(lh_solve_options, certified, &solve, progress),
     TAKER(lh_tradeoff_options, traded, &tradeoff, makespan_ns),
     TAKER(lh_exec_options, lowered, &exec_options, receive_slots),
     TAKER(lh_train_options, played, &train, message_bytes),
-    TAKER(lh_train_adapt, trained_adapting, &train_adapt, noticed),
+    TAKER(lh_train_adapt, trained_adapting, &train_adapt, on_event),
     TAKER(lh_reschedule, switched, &reschedule, name),
-    TAKER(lh_compare_options, compared, &compare, replay),
+    TAKER(lh_compare_options, compared, &compare, fixed_schedules),
     TAKER(lh_train_model, trained, &train_model, token_bytes),
     TAKER(lh_train_plan_options, plan_trained, &train_plan, model),
     TAKER(lh_measure_options, measured, &measure, repeats),
@@ -253,9 +253,9 @@ static const taker takers[] = {
     TAKER(lh_report_analysis, with_analysis, &small_analysis, n_causes),
     TAKER(lh_report_sweep, with_sweep, &small_sweep, n_series),
     TAKER(lh_report_sweep, plotted, &small_sweep, n_series),
-    TAKER(lh_report_varied, with_varied, &small_varied, usual_ns),
+    TAKER(lh_report_distribution, with_varied, &small_varied, nominal_ns),
     TAKER(lh_report_differences, with_differences, &small_differences, n_rows),
-    TAKER(lh_report_course, course_drawn, &small_course, n_spans),
+    TAKER(lh_report_iterations, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
     TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),
     TAKER(lh_report_what_if, asked, &what_if, mfu),

@@ -27,7 +27,7 @@ static const char two[] =
 typedef struct iteration {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
-    lhi_question question;
+    lhi_whatif_base question;
 } iteration;
 
 static void iteration_make(iteration *i, const char *text)
@@ -37,7 +37,7 @@ static void iteration_make(iteration *i, const char *text)
              err);
     CHECK_OK(lh_method_run("1f1b", i->pipeline, NULL, &i->schedule, NULL, &err),
              err);
-    i->question = (lhi_question){.pipeline = i->pipeline,
+    i->question = (lhi_whatif_base){.pipeline = i->pipeline,
                                  .schedule = i->schedule,
                                  .method = "mine",
                                  .sim = {.size = sizeof i->question.sim}};
@@ -75,7 +75,7 @@ static void changes_by_hand(void)
         lh_error err;
         lhi_text out = {0};
         char expected[40];
-        CHECK_OK(lhi_ask(&two_devices.question, cases[i].line, &out, &err),
+        CHECK_OK(lhi_whatif(&two_devices.question, cases[i].line, &out, &err),
                  err);
         snprintf(expected, sizeof expected, "{\"makespan\":%d,\"fits\":true",
                  (int)cases[i].makespan_ns);
@@ -91,7 +91,7 @@ static void what_a_file_has(void)
     iteration_make(&two_devices, two);
     lh_error err;
     lhi_text out = {0};
-    CHECK_OK(lhi_ask(&two_devices.question,
+    CHECK_OK(lhi_whatif(&two_devices.question,
                      "latency.1-0=x2&bandwidth=x0.5&speed.0=x2&limit=x2&"
                      "microbatches=3&schedule=1f1b&coupled=2",
                      &out, &err),
@@ -101,16 +101,16 @@ static void what_a_file_has(void)
                         "\"limits\":[4,4]}");
     CHECK_HAS(out.data, "\"options\":\" --schedule 1f1b --coupled 2\"");
     lhi_text_fini(&out);
-    CHECK_OK(lhi_ask_controls(&two_devices.question, &out, &err), err);
+    CHECK_OK(lhi_whatif_add_controls(&two_devices.question, &out, &err), err);
     CHECK_HAS(out.data, "{\"name\":\"to & fro\",\"latency\":4,\"transfer\":3}");
     lhi_text_fini(&out);
     CHECK_OK(
-        lhi_ask_row(&two_devices.question, "latency=x2", "1f1b", &out, &err),
+        lhi_whatif_add_row(&two_devices.question, "latency=x2", "1f1b", &out, &err),
         err);
     CHECK_HAS(out.data, "\"method\":\"1f1b\",\"status\":\"ok\","
                         "\"makespan\":82");
     lhi_text_fini(&out);
-    CHECK_OK(lhi_ask_row(&two_devices.question, "", "zb-v", &out, &err), err);
+    CHECK_OK(lhi_whatif_add_row(&two_devices.question, "", "zb-v", &out, &err), err);
     CHECK_HAS(out.data, "\"status\":\"unsupported\",\"makespan\":-1");
     lhi_text_fini(&out);
     iteration_fini(&two_devices);
@@ -123,23 +123,23 @@ static void memory_runs_out(void)
     iteration_make(&two_devices, two);
     FAIL_EACH_ALLOC({
         lhi_text out = {0};
-        status = lhi_ask(&two_devices.question, "latency=x2&schedule=1f1b",
+        status = lhi_whatif(&two_devices.question, "latency=x2&schedule=1f1b",
                          &out, &err);
         lhi_text_fini(&out);
     });
     FAIL_EACH_ALLOC({
         lhi_text out = {0};
         status =
-            lhi_ask_row(&two_devices.question, "speed=x2", "1f1b", &out, &err);
+            lhi_whatif_add_row(&two_devices.question, "speed=x2", "1f1b", &out, &err);
         lhi_text_fini(&out);
     });
     lhi_text numbers = {0};
-    CHECK_OK(lhi_pipeline_add_numbers(two_devices.pipeline, &numbers, &err),
+    CHECK_OK(lhi_pipeline_serialize(two_devices.pipeline, &numbers, &err),
              err);
     FAIL_EACH_ALLOC({
         lh_pipeline *back = NULL;
         status =
-            lhi_pipeline_of_numbers(numbers.data, numbers.len, &back, &err);
+            lhi_pipeline_deserialize(numbers.data, numbers.len, &back, &err);
         CHECK((status == LH_OK) == (back != NULL));
         lh_pipeline_free(back);
     });

@@ -26,7 +26,7 @@ static lh_pipeline *wave(const char *limit, uint32_t n)
     return p;
 }
 
-static void check_best(const lh_pipeline *p, const lh_best *best, int64_t ms)
+static void check_best(const lh_pipeline *p, const lh_scheduler_result *best, int64_t ms)
 {
     lh_verdict *v = NULL;
     lh_error err = {0};
@@ -41,17 +41,17 @@ static void check_best(const lh_pipeline *p, const lh_best *best, int64_t ms)
 static void names(void)
 {
     lh_error err = {0};
-    uint32_t n = lh_n_best();
+    uint32_t n = lh_n_schedulers();
     CHECK_INT(n, lh_n_methods() + 1);
-    CHECK_STR(lh_best_name(n - 1), "auto");
-    CHECK_STR(lh_best_name(n - 2), "optimal");
+    CHECK_STR(lh_scheduler_name(n - 1), "auto");
+    CHECK_STR(lh_scheduler_name(n - 2), "optimal");
     for (uint32_t i = 0; i < n; i++) {
-        CHECK_INT(lh_best_find(lh_best_name(i), NULL), LH_OK);
-        CHECK(lh_best_about(i)[0]);
+        CHECK_INT(lh_scheduler_check_name(lh_scheduler_name(i), NULL), LH_OK);
+        CHECK(lh_scheduler_about(i)[0]);
         for (uint32_t k = 0; k < i; k++)
-            CHECK(strcmp(lh_best_name(i), lh_best_name(k)) != 0);
+            CHECK(strcmp(lh_scheduler_name(i), lh_scheduler_name(k)) != 0);
     }
-    CHECK_INT(lh_best_find("best", &err), LH_EINVAL);
+    CHECK_INT(lh_scheduler_check_name("best", &err), LH_EINVAL);
     CHECK_HAS(err.text, "there is no method 'best'");
     CHECK_HAS(err.text, ", optimal");
 }
@@ -60,27 +60,27 @@ static void names(void)
 static void searching_wins(void)
 {
     lh_pipeline *p = wave("memory_limit: 16\n", 8);
-    lh_best best;
+    lh_scheduler_result best;
     lh_error err = {0};
-    CHECK_OK(lh_best_schedule("auto", p, NULL, &best, &err), err);
+    CHECK_OK(lh_scheduler_run("auto", p, NULL, &best, &err), err);
     if (!test_state.bad) {
         CHECK_STR(best.method, "optimal");
         check_best(p, &best, 1135);
         CHECK_INT(best.bound_ns, 1135000000);
     }
-    lh_best_fini(&best);
-    CHECK_OK(lh_best_schedule("optimal", p, NULL, &best, &err), err);
+    lh_scheduler_result_fini(&best);
+    CHECK_OK(lh_scheduler_run("optimal", p, NULL, &best, &err), err);
     CHECK_STR(best.method, "optimal");
     check_best(p, &best, 1135);
-    lh_best_fini(&best);
-    lh_best_options o = {.size = sizeof o, .effort = 1};
-    CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
+    lh_scheduler_result_fini(&best);
+    lh_scheduler_options o = {.size = sizeof o, .effort = 1};
+    CHECK_OK(lh_scheduler_run("auto", p, &o, &best, &err), err);
     CHECK(strcmp(best.method, "auto") != 0);
-    lh_best_fini(&best);
-    CHECK_OK(lh_best_schedule("zb-v", p, NULL, &best, &err), err);
+    lh_scheduler_result_fini(&best);
+    CHECK_OK(lh_scheduler_run("zb-v", p, NULL, &best, &err), err);
     CHECK_STR(best.method, "zb-v");
     CHECK(best.bound_ns > 0);
-    lh_best_fini(&best);
+    lh_scheduler_result_fini(&best);
     lh_pipeline_free(p);
 }
 
@@ -88,8 +88,8 @@ static void searching_wins(void)
 static void judged_as_asked(void)
 {
     lh_pipeline *p = wave("memory_limit: 16\n", 8);
-    lh_best_options o = {.size = sizeof o};
-    lh_best best, method;
+    lh_scheduler_options o = {.size = sizeof o};
+    lh_scheduler_result best, method;
     lh_error err = {0};
     int64_t best_ns, method_ns;
     lh_evaluator *judge = NULL;
@@ -97,18 +97,18 @@ static void judged_as_asked(void)
     lh_method_options how = {.size = sizeof how, .sim = &sim};
     o.method = &how;
     CHECK_OK(lh_evaluator_make(p, &sim, &judge, &err), err);
-    CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
+    CHECK_OK(lh_scheduler_run("auto", p, &o, &best, &err), err);
     CHECK_OK(lh_evaluator_run(judge, best.schedule, &best_ns, &err), err);
-    for (uint32_t i = 0; i + 1 < lh_n_best(); i++) {
+    for (uint32_t i = 0; i + 1 < lh_n_schedulers(); i++) {
         lh_error why;
-        if (lh_best_schedule(lh_best_name(i), p, &o, &method, &why) != LH_OK)
+        if (lh_scheduler_run(lh_scheduler_name(i), p, &o, &method, &why) != LH_OK)
             continue;
         CHECK_OK(lh_evaluator_run(judge, method.schedule, &method_ns, &err),
                  err);
-        CHECK(best_ns <= method_ns || strcmp(lh_best_name(i), "optimal") == 0);
-        lh_best_fini(&method);
+        CHECK(best_ns <= method_ns || strcmp(lh_scheduler_name(i), "optimal") == 0);
+        lh_scheduler_result_fini(&method);
     }
-    lh_best_fini(&best);
+    lh_scheduler_result_fini(&best);
     lh_evaluator_free(judge);
     lh_pipeline_free(p);
 }
@@ -126,28 +126,28 @@ static void what_stops_is_not_the_best(void)
         "uniform: {placement: loop, chunks_per_device: 2, F: 1, D: 1, W: 1}\n";
     lh_sim_options sim = {.size = sizeof sim,
                           .receives = LH_RECEIVES_LATE,
-                          .own_receives = true,
+                          .override_receives = true,
                           .coupled_queue = 1};
     lh_method_options how = {.size = sizeof how, .sim = &sim};
-    lh_best_options o = {.size = sizeof o, .method = &how};
+    lh_scheduler_options o = {.size = sizeof o, .method = &how};
     lh_pipeline *p = NULL;
     lh_evaluator *judge = NULL;
-    lh_best best = {0}, searched = {0};
+    lh_scheduler_result best = {0}, searched = {0};
     lh_error err = {0};
     int64_t ns = 0;
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
     CHECK_OK(lh_evaluator_make(p, &sim, &judge, &err), err);
-    CHECK_OK(lh_best_schedule("optimal", p, &o, &searched, &err), err);
+    CHECK_OK(lh_scheduler_run("optimal", p, &o, &searched, &err), err);
     CHECK_INT(lh_evaluator_run(judge, searched.schedule, &ns, NULL),
               LH_EDEADLOCK);
-    CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
+    CHECK_OK(lh_scheduler_run("auto", p, &o, &best, &err), err);
     if (!test_state.bad) {
         CHECK(strcmp(best.method, "optimal") != 0);
         CHECK_OK(lh_evaluator_run(judge, best.schedule, &ns, &err), err);
         CHECK(ns >= best.bound_ns);
     }
-    lh_best_fini(&best);
-    lh_best_fini(&searched);
+    lh_scheduler_result_fini(&best);
+    lh_scheduler_result_fini(&searched);
     lh_evaluator_free(judge);
     lh_pipeline_free(p);
 }
@@ -155,16 +155,16 @@ static void what_stops_is_not_the_best(void)
 static void refuses(void)
 {
     lh_pipeline *p = wave("memory_limit: 1\n", 8);
-    lh_best best;
+    lh_scheduler_result best;
     lh_error err = {0};
-    CHECK_INT(lh_best_schedule("auto", p, NULL, &best, &err), LH_EINFEASIBLE);
-    CHECK_INT(lh_best_schedule("optimal", p, NULL, &best, &err),
+    CHECK_INT(lh_scheduler_run("auto", p, NULL, &best, &err), LH_EINFEASIBLE);
+    CHECK_INT(lh_scheduler_run("optimal", p, NULL, &best, &err),
               LH_EINFEASIBLE);
     CHECK_HAS(err.text, "infeasible");
-    CHECK_INT(lh_best_schedule("1f1b", p, NULL, &best, &err), LH_EUNSUPPORTED);
-    CHECK_INT(lh_best_schedule("none", p, NULL, &best, &err), LH_EINVAL);
-    lh_best_options o = {.size = 1};
-    CHECK_INT(lh_best_schedule("auto", p, &o, &best, &err), LH_EINVAL);
+    CHECK_INT(lh_scheduler_run("1f1b", p, NULL, &best, &err), LH_EUNSUPPORTED);
+    CHECK_INT(lh_scheduler_run("none", p, NULL, &best, &err), LH_EINVAL);
+    lh_scheduler_options o = {.size = 1};
+    CHECK_INT(lh_scheduler_run("auto", p, &o, &best, &err), LH_EINVAL);
     lh_pipeline_free(p);
 }
 
@@ -182,15 +182,15 @@ static void operations_leave_it_to_the_methods(void)
         "  operations:\n"
         "    - {chunk: 2, all_gather: 20, launch: 0F0, before: 2F0}\n";
     lh_pipeline *p = NULL;
-    lh_best best = {0};
+    lh_scheduler_result best = {0};
     lh_error err = {0};
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
-    CHECK_INT(lh_best_schedule("optimal", p, NULL, &best, &err),
+    CHECK_INT(lh_scheduler_run("optimal", p, NULL, &best, &err),
               LH_EUNSUPPORTED);
-    lh_best_fini(&best);
-    CHECK_OK(lh_best_schedule("auto", p, NULL, &best, &err), err);
+    lh_scheduler_result_fini(&best);
+    CHECK_OK(lh_scheduler_run("auto", p, NULL, &best, &err), err);
     CHECK(best.schedule && strcmp(best.method, "optimal") != 0);
-    lh_best_fini(&best);
+    lh_scheduler_result_fini(&best);
     lh_pipeline_free(p);
 }
 

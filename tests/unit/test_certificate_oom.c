@@ -66,11 +66,11 @@ static void tradeoffs(void)
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 3, 2, 3, 1, 2, 1, 3, 2, NULL});
     lh_solve_options each = {.size = sizeof each, .effort = 20000};
-    lh_tradeoff_options o = {.size = sizeof o, .each = &each};
+    lh_tradeoff_options o = {.size = sizeof o, .solve_options = &each};
     lh_error err = {0};
     FAIL_EACH_ALLOC({
         lh_memory_point point = {0};
-        status = lh_least_memory(p, &o, &point, &err);
+        status = lh_minimise_memory(p, &o, &point, &err);
         lh_memory_point_fini(&point);
     });
     FAIL_EACH_ALLOC({
@@ -85,13 +85,13 @@ static void best(void)
 {
     lh_pipeline *p =
         uniform_make((uniform){"wave", 2, 4, 14, 20, 8, 2, 10, 57, 3, NULL});
-    lh_best_options o = {.size = sizeof o, .effort = 20000};
+    lh_scheduler_options o = {.size = sizeof o, .effort = 20000};
     lh_error err = {0};
     FAIL_EACH_ALLOC({
-        lh_best found = {0};
-        status = lh_best_schedule("auto", p, &o, &found, &err);
+        lh_scheduler_result found = {0};
+        status = lh_scheduler_run("auto", p, &o, &found, &err);
         CHECK(status == LH_OK || !found.schedule);
-        lh_best_fini(&found);
+        lh_scheduler_result_fini(&found);
     });
     lh_pipeline_free(p);
 }

@@ -120,8 +120,8 @@ static uint64_t make_folder(const scenario *s)
 static lh_status save_parts(lhi_checkpoint_options *o, double *all, double *one,
                             lh_error *err)
 {
-    size_t n = lhi_train_sums_size(after.t[0][0]);
-    LHI_TRY(lhi_tidy_folder(folder, err));
+    size_t n = lhi_train_count_checksums(after.t[0][0]);
+    LHI_TRY(lhi_checkpoint_remove_stale(folder, err));
     LHI_TRY(lhi_train_save_begin(after.t[0][0], o, err));
     memset(all, 0, n * sizeof *all);
     for (uint32_t r = 0; r < after.n_replicas; r++)
@@ -137,7 +137,7 @@ static lh_status whole_run(const scenario *s, lh_error *err)
 {
     static double all[4096], one[4096];
     lhi_checkpoint_options o = options_of(s);
-    CHECK(lhi_train_sums_size(after.t[0][0]) <= 4096);
+    CHECK(lhi_train_count_checksums(after.t[0][0]) <= 4096);
     LHI_TRY(lhi_folder_lock_take(folder, NULL, &o.lock, err));
     lh_status status = save_parts(&o, all, one, err);
     if (status != LH_OK)
@@ -217,7 +217,7 @@ static void go_on(const scenario *s, uint64_t old, bool must_be_new,
         status = lhi_folder_lock_take(folder, NULL, &lock, &err);
     }
     CHECK_MSG(status == LH_OK, "%s: %s", what, err.text);
-    CHECK_OK(lhi_tidy_folder(folder, &err), err);
+    CHECK_OK(lhi_checkpoint_remove_stale(folder, &err), err);
     check_names(folder, what);
     bool is_new = check_checkpoints(old, what);
     CHECK_MSG(is_new || !must_be_new, "%s: it was not written", what);

@@ -194,7 +194,7 @@ static void keep_remark(void *context, const char *text)
 static void a_byte_of_the_config(void)
 {
     const uint64_t step = 1;
-    const lhi_remarks remarks = {.say = keep_remark};
+    const lhi_remarks remarks = {.print = keep_remark};
     content c = read_content("config.json");
     int fd = open(c.path, O_WRONLY);
     bool is_damaged;
@@ -249,7 +249,7 @@ static void what_comes_meanwhile_is_found(void)
                             .net = net,
                             .path = folder,
                             .checkpoint = &options,
-                            .remarks = {.say = write_newer}};
+                            .remarks = {.print = write_newer}};
     CHECK_OK(lhi_resume(&o, &err), err);
     CHECK_HAS(remarked, "resuming from step 1");
     lhi_net_close(net);

@@ -61,9 +61,9 @@ static void modules_apart_cost_what_they_do_with_the_head(void)
 {
     lh_error err = {0};
     lh_job *job = parse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 2}\n", &err);
-    const lh_cost_slice slices[] = {{.head = true},
+    const lh_cost_layer_range slices[] = {{.head = true},
                                     {.head = true, .mtp = LH_MTP_ELSEWHERE},
-                                    {.mtp = LH_MTP_HERE},
+                                    {.mtp = LH_MTP_IN_RANGE},
                                     {.head = false}};
     lh_cost c[4] = {{.params = 0}};
     CHECK_MSG(job, "%s", err.text);
@@ -210,7 +210,7 @@ static void ends_without_layers(void)
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     if (plan) {
         lh_layout l = plan->best.layout;
-        lh_cost_slice slice = {.embedding = true, .n_sites = 0};
+        lh_cost_layer_range slice = {.embedding = true, .n_sites = 0};
         lh_cost cost = {0};
         check_layers(&plan->best, want, 128);
         CHECK(!plan->best.elastic);
@@ -250,7 +250,7 @@ static void dropout_is_the_jobs_to_say(void)
                                 .data = 1,
                                 .micro_batch = 1,
                                 .chunks_per_device = 1};
-            lh_cost_slice slice = {.n_layers = 2};
+            lh_cost_layer_range slice = {.n_layers = 2};
             lh_cost cost = {0};
             lh_error err = {0};
             lh_job *job = job_with(

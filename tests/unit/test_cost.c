@@ -98,7 +98,7 @@ static void windows_differ_within_a_chunk(void)
     fixture_init(&f, "llama3-8b");
     f.job.model = &m;
     for (uint32_t i = 0; i < 3; i++) {
-        const lh_cost_slice slice = {.first_layer = i == 1 ? 9 : 8,
+        const lh_cost_layer_range slice = {.first_layer = i == 1 ? 9 : 8,
                                      .n_layers = i == 2 ? 2 : 1};
         CHECK_OK(lh_cost_chunk(&f.job, &f.layout, &slice, NULL, &cost[i], &err),
                  err);
@@ -259,7 +259,7 @@ static void ends(void)
                2 * lh_cost_head_flops(f.job.model, 4096) +
                    4.0 * 4096 * 7168 * 7168,
                1e6);
-    f.slice = (lh_cost_slice){.embedding = true};
+    f.slice = (lh_cost_layer_range){.embedding = true};
     COST(&f);
     CHECK(f.cost.f.total_ns > 0 && f.cost.f.flops == 0);
     CHECK_INT(f.cost.params, 129280LL * 7168);

@@ -17,7 +17,7 @@ typedef struct fixture {
     lh_job job;
     lh_layout layout;
     lh_cost_options options;
-    lh_cost_slice slice;
+    lh_cost_layer_range slice;
     lh_cost cost;
     lh_error err;
 } fixture;

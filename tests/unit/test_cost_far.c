@@ -132,7 +132,7 @@ static void rings(void)
 {
     fixture f;
     lh_cost_path p = {
-        .bytes_per_s = 6.25e9, .latency_ns = 50e3, .around_ns = 2 * 50e3};
+        .bytes_per_s = 6.25e9, .latency_ns = 50e3, .ring_latency_ns = 2 * 50e3};
     double transfer, latency;
 
     lh_cost_collective_ring(LH_RING_LOCKSTEP, LH_ALL_GATHER, 4, 100e6, &p,
@@ -150,15 +150,15 @@ static void rings(void)
     fixture_init(&f, "llama3-8b");
     /* Four nodes of four: four hops of 8 us and twelve of 3, less one. */
     p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
-    CHECK_NEAR(p.around_ns, 4 * 8000 + 11 * 3000, 0);
+    CHECK_NEAR(p.ring_latency_ns, 4 * 8000 + 11 * 3000, 0);
     p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL});
-    CHECK_NEAR(p.around_ns, 7 * 3000, 0);
+    CHECK_NEAR(p.ring_latency_ns, 7 * 3000, 0);
     p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
-    CHECK_NEAR(p.around_ns, 15 * 8000, 0);
+    CHECK_NEAR(p.ring_latency_ns, 15 * 8000, 0);
     /* There 20 ms, back 30: the shorter. */
     f.wans[2].latency_ns = 30000000;
     p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
-    CHECK_NEAR(p.around_ns, 3e7, 0);
+    CHECK_NEAR(p.ring_latency_ns, 3e7, 0);
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
 
@@ -199,7 +199,7 @@ static void experts_beyond_a_node(void)
     f.layout.data = 4;
     f.layout.pipeline = 2;
     f.layout.outermost = LH_OUTERMOST_DATA;
-    CHECK_OK(lh_cost_group_of(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
+    CHECK_OK(lh_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
                               &f.err),
              f.err);
     CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 8);
@@ -226,7 +226,7 @@ static void experts_beyond_a_datacenter(void)
     f.layout.data = 8;
     f.layout.pipeline = 4;
     f.slice.data_datacenters = 2;
-    CHECK_OK(lh_cost_group_of(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
+    CHECK_OK(lh_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
                               &f.err),
              f.err);
     CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 4);
@@ -293,7 +293,7 @@ static void gathered_twice(void)
     f.layout.data = 8;
     COST(&f);
     once = f.cost;
-    f.options.gather_again = true;
+    f.options.regather_parameters = true;
     COST(&f);
     CHECK_INT(f.cost.gather_bytes, 2 * once.gather_bytes);
     CHECK_NEAR((double)f.cost.all_gather_ns, 2.0 * (double)once.all_gather_ns,

@@ -156,7 +156,7 @@ static lh_cost_group group_of(fixture *f, lh_cost_dimension dimension)
 {
     lh_cost_group group = {0};
 
-    CHECK_OK(lh_cost_group_of(&f->job, &f->layout, dimension, &f->slice, &group,
+    CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice, &group,
                               &f->err),
              f->err);
     return group;
@@ -211,7 +211,7 @@ static void groups_lie_as_numbered(void)
     CHECK(g.size == 16 && g.per_node == 8);
     f.layout.data = 3;
     CHECK_INT(
-        lh_cost_group_of(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g, &f.err),
+        lh_cost_find_group(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g, &f.err),
         LH_EUNSUPPORTED);
 }
 
@@ -251,7 +251,7 @@ static void messages(void)
     CHECK_INT(m.kind, LH_PATH_WAN);
     CHECK_NEAR((double)m.transfer_ns, 4 * bytes / 400, 1);
     CHECK_INT(m.latency_ns, 20000000);
-    f.options.whole_messages = true;
+    f.options.unsplit_messages = true;
     m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0});
     CHECK_NEAR((double)m.transfer_ns, 8 * 4 * bytes / 400, 1);
 }
@@ -333,7 +333,7 @@ static void unequal_replicas(void)
     CHECK_INT(f.cost.data_latency_ns, 20000000 + 2 * 3000);
     /* Of four pipeline ranks two use the link. */
     f.layout.pipeline = 4;
-    f.slice.sharing = 2;
+    f.slice.n_sharing_ranks = 2;
     COST(&f);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
                2 * 4 * n / 2 / 4 + 2.0 / 3 * 4 * n / fixture_node_rate(),

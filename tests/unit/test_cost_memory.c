@@ -57,7 +57,7 @@ static void head(void)
     double v = 6283; /* 50257 / 8 */
 
     gpt3(&f, 8);
-    f.slice = (lh_cost_slice){.first_layer = 96, .head = true};
+    f.slice = (lh_cost_layer_range){.first_layer = 96, .head = true};
     COST(&f);
     CHECK_NEAR((double)f.cost.activation_bytes, 4 * sbh / 8 + 4 * 2048 * 2 * v,
                1);
@@ -108,7 +108,7 @@ static void zero_stages(void)
     fixture_init(&f, "llama3-8b");
     f.options.gradient_bytes = 2;
     f.layout.data = 64;
-    f.slice = (lh_cost_slice){.n_layers = 32, .embedding = true, .head = true};
+    f.slice = (lh_cost_layer_range){.n_layers = 32, .embedding = true, .head = true};
     for (uint32_t zero = 0; zero <= 3; zero++) {
         f.job.training.zero = zero;
         COST(&f);
@@ -192,7 +192,7 @@ static void parameters_add_up(void)
 
         fixture_init(&f, models[i]);
         for (uint32_t at = 0; at < m->layers; at++) {
-            f.slice = (lh_cost_slice){.first_layer = at,
+            f.slice = (lh_cost_layer_range){.first_layer = at,
                                       .n_layers = 1,
                                       .embedding = at == 0,
                                       .head = at == m->layers - 1};

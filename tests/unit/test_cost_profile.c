@@ -130,7 +130,7 @@ static void kinds_not_measured_are_estimated(void)
     CHECK_INT(m.f.cost.time_source, LH_COST_MIXED);
     CHECK_INT(m.f.cost.memory_source, LH_COST_MIXED);
     head = m.f.cost;
-    m.f.slice = (lh_cost_slice){.head = true};
+    m.f.slice = (lh_cost_layer_range){.head = true};
     COST(&m.f);
     CHECK_INT(m.f.cost.time_source, LH_COST_MODEL);
     CHECK_NEAR((double)(layers.f.total_ns + m.f.cost.f.total_ns),
@@ -213,11 +213,11 @@ static void whole_chunks(void)
     m.entries[2] = layer(1, 99000000);
     m.entries[2].kind = LH_PROFILE_CHUNK;
     m.entries[2].chunk = 1;
-    m.entries[2].of = 4;
+    m.entries[2].n_chunks = 4;
     m.entries[2].static_bytes = 5000000000;
     m.profile.n_entries = 3;
     m.f.slice.chunk = 1;
-    m.f.slice.of = 4;
+    m.f.slice.n_chunks = 4;
     COST(&m.f);
     CHECK_INT(m.f.cost.f.total_ns, 99000000);
     CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
@@ -227,7 +227,7 @@ static void whole_chunks(void)
     CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
     CHECK_HAS(m.f.err.text, "no chunk");
     /* Cut into another number of chunks: by layers again. */
-    m.f.slice.of = 8;
+    m.f.slice.n_chunks = 8;
     COST(&m.f);
     CHECK_INT(m.f.cost.f.total_ns, 12000000);
 }

@@ -36,23 +36,23 @@ static lh_pipeline *pipeline_of(const char *links)
                                   .more = *links ? more : NULL});
 }
 
-static lh_course *course_of(const lh_pipeline *p, const char *lines)
+static lh_event_timeline *course_of(const lh_pipeline *p, const char *lines)
 {
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     lh_error err = {0};
     lh_events *events = events_of(lines);
     if (events)
-        CHECK_OK(lh_course_make(p, events, NULL, &course, &err), err);
+        CHECK_OK(lh_event_timeline_make(p, events, NULL, &course, &err), err);
     lh_events_free(events);
     return course;
 }
 
-static lh_pipeline *at_step(const lh_course *course, uint64_t step)
+static lh_pipeline *at_step(const lh_event_timeline *course, uint64_t step)
 {
     lh_pipeline *p = NULL;
     lh_error err = {0};
     CHECK_OK(
-        lh_course_pipeline(course, lh_course_state(course, step), &p, &err),
+        lh_event_timeline_pipeline(course, lh_event_timeline_state(course, step), &p, &err),
         err);
     return p;
 }
@@ -167,7 +167,7 @@ static void links_are_found_by_ends_and_by_name(void)
         snprintf(line, sizeof line,
                  "  - {from: 5, to: 6, links: ['%s'], latency: 10}\n",
                  rows[i].name);
-        lh_course *c = course_of(p, line);
+        lh_event_timeline *c = course_of(p, line);
         lh_pipeline *q = c ? at_step(c, 5) : NULL;
         for (uint32_t d = 0; q && d < 3; d++) {
             int64_t to = between(q, d, d + 1)->latency_ns;
@@ -181,7 +181,7 @@ static void links_are_found_by_ends_and_by_name(void)
                       (long long)back);
         }
         lh_pipeline_free(q);
-        lh_course_free(c);
+        lh_event_timeline_free(c);
     }
     lh_pipeline_free(p);
 }
@@ -216,12 +216,12 @@ static void what_a_pipeline_has_not_is_refused(void)
                     "  - {from: 2, to: 3, latency: 100}\n");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char line[128];
-        lh_course *c = NULL;
+        lh_event_timeline *c = NULL;
         lh_error err = {0};
         snprintf(line, sizeof line, "  - {from: 5, to: 6, %s}\n", bad[i].event);
         lh_events *e = events_of(line);
         if (e)
-            CHECK_INT(lh_course_make(p, e, NULL, &c, &err), bad[i].status);
+            CHECK_INT(lh_event_timeline_make(p, e, NULL, &c, &err), bad[i].status);
         CHECK_HAS(err.text, "e.yaml");
         CHECK_HAS(err.text, bad[i].says);
         CHECK(!c);
@@ -259,9 +259,9 @@ static void rails_that_cannot_be_are_refused(void)
                  bad[i].links);
         lh_pipeline *p = pipeline_of(links);
         lh_events *e = events_of(bad[i].events);
-        lh_course *c = NULL;
+        lh_event_timeline *c = NULL;
         lh_error err = {0};
-        CHECK_INT(lh_course_make(p, e, NULL, &c, &err), LH_EINPUT);
+        CHECK_INT(lh_event_timeline_make(p, e, NULL, &c, &err), LH_EINPUT);
         CHECK_HAS(err.text, bad[i].says);
         CHECK(!c);
         lh_events_free(e);
@@ -273,7 +273,7 @@ static void rails_that_cannot_be_are_refused(void)
 static void a_rail_holds_links_that_events_add(void)
 {
     lh_pipeline *p = pipeline_of("");
-    lh_course *c =
+    lh_event_timeline *c =
         course_of(p, "  - {at: 1, rank: 0, rail: down}\n"
                      "  - {from: 0, to: 9, links: [0-1], latency: 3}\n");
     lh_method_options how = {.size = sizeof how};
@@ -281,10 +281,10 @@ static void a_rail_holds_links_that_events_add(void)
     lh_error err = {0};
     int64_t ns[2] = {0};
     CHECK_OK(lh_method_run("1f1b", p, &how, &s, NULL, &err), err);
-    CHECK_OK(lh_course_play(c, s, NULL, 2, ns, &err), err);
+    CHECK_OK(lh_event_timeline_simulate(c, s, NULL, 2, ns, &err), err);
     CHECK(ns[1] > ns[0] + 250 * MS && ns[1] <= ns[0] + 300 * MS);
     lh_schedule_free(s);
-    lh_course_free(c);
+    lh_event_timeline_free(c);
     lh_pipeline_free(p);
 }
 
@@ -317,17 +317,17 @@ static void a_rail_that_goes_down_holds_its_messages(void)
     lh_schedule *s = NULL;
     lh_error err = {0};
     CHECK_OK(lh_method_run("zb-h1", p, &how, &s, NULL, &err), err);
-    lh_course *c = course_of(p, lines);
+    lh_event_timeline *c = course_of(p, lines);
     int64_t ns[8] = {0};
-    CHECK_OK(lh_course_play(c, s, NULL, 8, ns, &err), err);
+    CHECK_OK(lh_event_timeline_simulate(c, s, NULL, 8, ns, &err), err);
     for (int i = 0; i < 8; i++)
         CHECK_MSG(ns[i] == want[i] * MS, "step %d: %lld us", i,
                   (long long)(ns[i] / 1000));
     const char *names[2];
-    CHECK_INT(lh_course_slow(c, lh_course_state(c, 4), names, 2), 2);
+    CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 4), names, 2), 2);
     CHECK_STR(names[0], "rail of rank 0");
     CHECK_STR(names[1], "rail of rank 2");
-    CHECK_INT(lh_course_state(c, 3), 0);
+    CHECK_INT(lh_event_timeline_state(c, 3), 0);
     /* The fast evaluator says the same; so does the delegated path, with what
      * its copies take. */
     lh_pipeline *held = at_step(c, 7), *staged = NULL;
@@ -346,17 +346,17 @@ static void a_rail_that_goes_down_holds_its_messages(void)
     lh_evaluator_free(fast);
     lh_pipeline_free(held);
     lh_pipeline_free(staged);
-    lh_course_free(c);
+    lh_event_timeline_free(c);
     /* Without another rail it costs a step and five more. */
     lh_events *e = events_of("  - {at: 1, rank: 0, rail: down}\n"
                              "  - {at: 2, rank: 0, rail: down}\n");
-    const lh_course_options o = {.size = sizeof o, .restart_steps = 5};
+    const lh_event_timeline_options o = {.size = sizeof o, .restart_steps = 5};
     c = NULL;
-    CHECK_OK(lh_course_make(p, e, &o, &c, &err), err);
-    CHECK_OK(lh_course_play(c, s, NULL, 4, ns, &err), err);
+    CHECK_OK(lh_event_timeline_make(p, e, &o, &c, &err), err);
+    CHECK_OK(lh_event_timeline_simulate(c, s, NULL, 4, ns, &err), err);
     for (int i = 0; i < 4; i++)
         CHECK_INT(ns[i], (i == 1 || i == 2 ? 6 : 1) * 86 * MS);
-    lh_course_free(c);
+    lh_event_timeline_free(c);
     lh_events_free(e);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -367,51 +367,51 @@ static void what_a_program_says_is_looked_at(void)
 {
     static const char *const ends[] = {"0-1"};
 #define OF_LINKS .n_links = 1, .links = ends, .device = LH_NONE
-#define FACTORS .latency_times = 1, .transfer_times = 1, .slower = 1
+#define FACTORS .latency_factor = 1, .transfer_factor = 1, .slowdown = 1
     static const struct {
         lh_event event;
         const char *says;
     } rows[] = {
-        {{.from = 1, .to = 2, OF_LINKS, .latency_ns = 1, FACTORS}, NULL},
-        {{.from = 0,
-          .to = 1,
-          .slower = 2,
-          .latency_times = 1,
-          .transfer_times = 1},
+        {{.first_step = 1, .end_step = 2, OF_LINKS, .latency_ns = 1, FACTORS}, NULL},
+        {{.first_step = 0,
+          .end_step = 1,
+          .slowdown = 2,
+          .latency_factor = 1,
+          .transfer_factor = 1},
          NULL},
-        {{.from = -3, .to = -1, OF_LINKS, .latency_ns = 1, FACTORS}, "from -3"},
-        {{.from = 2, .to = 2, OF_LINKS, .latency_ns = 1, FACTORS}, "to 2"},
-        {{.from = 1, .to = 2, OF_LINKS, .latency_ns = 1}, "factors at least 1"},
-        {{.from = 1,
-          .to = 2,
+        {{.first_step = -3, .end_step = -1, OF_LINKS, .latency_ns = 1, FACTORS}, "from -3"},
+        {{.first_step = 2, .end_step = 2, OF_LINKS, .latency_ns = 1, FACTORS}, "to 2"},
+        {{.first_step = 1, .end_step = 2, OF_LINKS, .latency_ns = 1}, "factors at least 1"},
+        {{.first_step = 1,
+          .end_step = 2,
           OF_LINKS,
           .latency_ns = 1,
-          .latency_times = 1,
-          .transfer_times = 1,
-          .slower = NAN},
+          .latency_factor = 1,
+          .transfer_factor = 1,
+          .slowdown = NAN},
          "factors at least 1"},
-        {{.from = 1,
-          .to = 2,
+        {{.first_step = 1,
+          .end_step = 2,
           OF_LINKS,
           .latency_ns = 5,
           .transfer_ns = -1,
           FACTORS},
          "times have to be at least 0"},
-        {{.from = 1, .to = 2, OF_LINKS, FACTORS}, "it changes nothing"},
-        {{.from = 1, .to = 2, .device = 1, .latency_ns = 9, FACTORS},
+        {{.first_step = 1, .end_step = 2, OF_LINKS, FACTORS}, "it changes nothing"},
+        {{.first_step = 1, .end_step = 2, .device = 1, .latency_ns = 9, FACTORS},
          "a device has no latency"},
     };
     lh_pipeline *p = pipeline_of("  - {from: 0, to: 1, latency: 10}\n");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const lh_events one = {.n_events = 1, .events = &rows[i].event};
-        lh_course *c = NULL;
+        lh_event_timeline *c = NULL;
         lh_error err = {0};
-        CHECK_INT(lh_course_make(p, &one, NULL, &c, &err),
+        CHECK_INT(lh_event_timeline_make(p, &one, NULL, &c, &err),
                   rows[i].says ? LH_EINPUT : LH_OK);
         CHECK_MSG(!rows[i].says || strstr(err.text, rows[i].says), "%s",
                   err.text);
         CHECK(!rows[i].says || strncmp(err.text, "event 0: ", 9) == 0);
-        lh_course_free(c);
+        lh_event_timeline_free(c);
     }
     lh_pipeline_free(p);
 }
@@ -434,7 +434,7 @@ static void events_at_once_multiply_and_add(void)
         "  - {from: 5, to: 15, links: [0-1], latency: x2}\n"
         "  - {from: 0, to: 10, links: ['0>1'], latency: 30}\n"};
     for (int i = 0; i < 2; i++) {
-        lh_course *c = course_of(p, orders[i]);
+        lh_event_timeline *c = course_of(p, orders[i]);
         static const struct {
             uint64_t step;
             int64_t latency, transfer, back_latency, back_transfer;
@@ -455,14 +455,14 @@ static void events_at_once_multiply_and_add(void)
         }
         if (c) {
             const char *names[2];
-            CHECK_INT(lh_course_n_states(c), 4);
-            CHECK_INT(lh_course_state(c, 15), 0);
-            CHECK_INT(lh_course_slow(c, 0, names, 2), 0);
-            CHECK_INT(lh_course_slow(c, lh_course_state(c, 7), names, 2), 2);
-            CHECK_INT(lh_course_slow(c, lh_course_state(c, 12), names, 2), 1);
+            CHECK_INT(lh_event_timeline_n_states(c), 4);
+            CHECK_INT(lh_event_timeline_state(c, 15), 0);
+            CHECK_INT(lh_event_timeline_slow_components(c, 0, names, 2), 0);
+            CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 7), names, 2), 2);
+            CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 12), names, 2), 1);
             CHECK_STR(names[0], "0-1");
         }
-        lh_course_free(c);
+        lh_event_timeline_free(c);
     }
     lh_pipeline_free(p);
 }
@@ -470,7 +470,7 @@ static void events_at_once_multiply_and_add(void)
 static void devices_are_slower_in_all_their_passes(void)
 {
     lh_pipeline *p = pipeline_of("");
-    lh_course *c =
+    lh_event_timeline *c =
         course_of(p, "  - {from: 1, to: 9, device: 2, slower: x1.5}\n"
                      "  - {from: 4, to: 9, device: 2, slower: x2}\n");
     lh_pipeline *one = at_step(c, 1), *two = at_step(c, 4);
@@ -482,11 +482,11 @@ static void devices_are_slower_in_all_their_passes(void)
         CHECK_INT(lh_pipeline_chunk(two, i)->w_ns, (i == 2 ? 30 : 10) * MS);
     }
     const char *name = NULL;
-    CHECK_INT(lh_course_slow(c, lh_course_state(c, 4), &name, 1), 1);
+    CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 4), &name, 1), 1);
     CHECK_STR(name, "device 2");
     lh_pipeline_free(one);
     lh_pipeline_free(two);
-    lh_course_free(c);
+    lh_event_timeline_free(c);
     lh_pipeline_free(p);
 }
 
@@ -495,17 +495,17 @@ static void speed_is_of_the_events_too(void)
     lh_pipeline *p = pipeline_of("  - {from: 0, to: 1, latency: 10}\n");
     lh_events *e = events_of(
         "  - {from: 0, to: 2, links: [0-1], latency: 30, transfer: 6}\n");
-    lh_course *c = NULL;
+    lh_event_timeline *c = NULL;
     lh_error err = {0};
-    const lh_course_options o = {.size = sizeof o, .speed = 3};
-    CHECK_OK(lh_course_make(p, e, &o, &c, &err), err);
+    const lh_event_timeline_options o = {.size = sizeof o, .time_divisor = 3};
+    CHECK_OK(lh_event_timeline_make(p, e, &o, &c, &err), err);
     lh_pipeline *q = c ? at_step(c, 0) : NULL;
     if (q) {
         CHECK_INT(between(q, 0, 1)->latency_ns, 20 * MS);
         CHECK_INT(between(q, 1, 0)->transfer_ns, 2 * MS);
     }
     lh_pipeline_free(q);
-    lh_course_free(c);
+    lh_event_timeline_free(c);
     lh_events_free(e);
     lh_pipeline_free(p);
 }
@@ -519,7 +519,7 @@ static void steps_take_what_their_pipelines_take(void)
     lh_pipeline *p = pipeline_of("");
     lh_pipeline *slow = pipeline_of("  - {from: 1, to: 2, latency: 35}\n"
                                     "  - {from: 2, to: 1, latency: 35}\n");
-    lh_course *c =
+    lh_event_timeline *c =
         course_of(p, "  - {from: 2, to: 5, links: [1-2], latency: 35}\n"
                      "  - {from: 7, to: 8, links: [1-2], latency: 35}\n");
     lh_schedule *s = NULL;
@@ -531,7 +531,7 @@ static void steps_take_what_their_pipelines_take(void)
         lh_timeline *a = NULL, *b = NULL;
         CHECK_OK(lh_simulate(p, s, &o, &a, &err), err);
         CHECK_OK(lh_simulate(slow, s, &o, &b, &err), err);
-        CHECK_OK(lh_course_play(c, s, &o, 10, ns, &err), err);
+        CHECK_OK(lh_event_timeline_simulate(c, s, &o, 10, ns, &err), err);
         for (int i = 0; a && b && i < 10; i++)
             CHECK_INT(ns[i], lh_timeline_makespan(
                                  (i >= 2 && i < 5) || i == 7 ? b : a));
@@ -540,7 +540,7 @@ static void steps_take_what_their_pipelines_take(void)
         lh_timeline_free(b);
     }
     lh_schedule_free(s);
-    lh_course_free(c);
+    lh_event_timeline_free(c);
     lh_pipeline_free(slow);
     lh_pipeline_free(p);
 }

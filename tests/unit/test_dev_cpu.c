@@ -52,7 +52,7 @@ static double naive_step(naive_llama *n, small *s, uint64_t step,
     int32_t *window = calloc(s->sequence + 1, sizeof *window);
     uint64_t per = (uint64_t)s->n_microbatches * s->microbatch;
     for (uint64_t i = 0; i < per; i++) {
-        CHECK_OK(lhi_data_window(s->data, validation,
+        CHECK_OK(lhi_data_read_window(s->data, validation,
                                  (step * s->n_replicas + s->replica) * per + i,
                                  window, &err),
                  err);
@@ -182,7 +182,7 @@ static double as_device(const void *context, int site, uint32_t layer,
     float one[512];
     for (uint32_t i = 0; i <= column; i++)
         one[i] = 1;
-    lhi_cpu_drop(cpu, (lhi_drop){s->sample, layer, (lhi_drop_site)site}, 0,
+    lhi_cpu_apply_dropout(cpu, (lhi_drop){s->sample, layer, (lhi_drop_site)site}, 0,
                  head, row, 0, one, 512, 1, column + 1);
     return (double)one[column];
 }
@@ -365,7 +365,7 @@ static void as_many_as_planned(void)
     models[6].q_lora_rank = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         const lh_model *m = &models[i];
-        CHECK_INT(lhi_count_values(m, 0, lhi_n_model_tensors(m)),
+        CHECK_INT(lhi_count_values(m, 0, lhi_count_model_tensors(m)),
                   lh_model_params(m));
     }
 }
@@ -465,7 +465,7 @@ static void dropped_shares(void)
         size_t zeros = 0, alike = 0;
         for (size_t i = 0; i < N * N; i++)
             x[k][i] = 1;
-        lhi_cpu_drop(cpu, at[k], 0, k == 4, 0, 0, x[k], N, N, N);
+        lhi_cpu_apply_dropout(cpu, at[k], 0, k == 4, 0, 0, x[k], N, N, N);
         for (size_t i = 0; i < N * N; i++) {
             zeros += x[k][i] == 0;
             alike += k > 0 && x[k][i] == 0 && x[k - 1][i] == 0;
@@ -487,7 +487,7 @@ static void gradients_qwen2_moe(void)
     compare(s);
     s.model.dense_layers = 2;
     s.model.moe_interval = 1, s.model.moe_phase = 0;
-    s.model.raw_shares = false;
+    s.model.unnormalised_scores = false;
     s.dropout = 0.2;
     s.n_chunks = 3;
     compare(s);
@@ -501,7 +501,7 @@ static void gradients_glm4_moe(void)
     s.balance = 0.5;
     s.n_replicas = 2, s.replica = 1;
     compare(s);
-    s.model.raw_shares = true;
+    s.model.unnormalised_scores = true;
     s.model.qkv_bias = true;
     s.model.groups_per_token = 1;
     s.n_chunks = 3;
@@ -530,7 +530,7 @@ static void gradients_qwen3_moe(void)
     small s = small_sizes();
     s.model = mixtral_of(qwen3_model(small_model()));
     compare(s);
-    s.model.ffn = 13, s.model.raw_shares = true;
+    s.model.ffn = 13, s.model.unnormalised_scores = true;
     s.model.n_dense_list = 2, s.model.dense_list = (const uint32_t[]){0, 3};
     s.balance = 0.5;
     compare(s);

@@ -46,7 +46,7 @@ static void windows(void)
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         bool seen[N] = {false};
         for (uint64_t i = 0; i < n; i++) {
-            CHECK_OK(lhi_data_window(data, 0, epoch * n + i, w, &err), err);
+            CHECK_OK(lhi_data_read_window(data, 0, epoch * n + i, w, &err), err);
             int32_t at = w[0] - 256;
             CHECK(at >= 0 && at % S == 0 && at + S < 900 && !seen[at]);
             seen[at] = true;
@@ -58,17 +58,17 @@ static void windows(void)
     }
     CHECK_MSG(same < n / 4, "%u windows are where they were", (unsigned)same);
     for (uint64_t i = 0; i < 30; i++) {
-        CHECK_OK(lhi_data_window(data, 1, i, w, &err), err);
+        CHECK_OK(lhi_data_read_window(data, 1, i, w, &err), err);
         CHECK_INT(w[0], 256 + 900 + (int)(i % 14) * S);
     }
     free(first);
     lhi_data_close(data);
     o.vocab = 800;
     CHECK_OK(lhi_data_open(&o, &data, &err), err);
-    CHECK_INT(lhi_data_window(data, 1, 0, w, &err), LH_EINPUT);
+    CHECK_INT(lhi_data_read_window(data, 1, 0, w, &err), LH_EINPUT);
     CHECK_HAS(err.text, "token 900 is 1156, which is not below");
     CHECK_INT(truncate(path, 100), 0);
-    CHECK_INT(lhi_data_window(data, 1, 0, w, &err), LH_EIO);
+    CHECK_INT(lhi_data_read_window(data, 1, 0, w, &err), LH_EIO);
     CHECK_HAS(err.text, "became shorter");
     lhi_data_close(data);
     CHECK_INT(truncate(path, 99), 0);
@@ -95,13 +95,13 @@ static void kinds(void)
     CHECK_OK(lhi_data_open(&o, &data, &err), err);
     CHECK_INT(lhi_data_n_windows(data, 0), 5);
     CHECK_INT(lhi_data_n_windows(data, 1), 0);
-    CHECK_INT(lhi_data_window(data, 1, 0, w, &err), LH_EINVAL);
+    CHECK_INT(lhi_data_read_window(data, 1, 0, w, &err), LH_EINVAL);
     lhi_data_close(data);
     o.kind = LHI_DATA_U32, o.sequence = 1, o.vocab = 70000;
     CHECK_OK(lhi_data_open(&o, &data, &err), err);
     int bad = 0;
     for (uint64_t i = 0; i < 3; i++)
-        if (lhi_data_window(data, 0, i, w, &err) != LH_OK) {
+        if (lhi_data_read_window(data, 0, i, w, &err) != LH_OK) {
             bad++;
             CHECK_HAS(err.text, "token 1 is 4294967295, which is not below");
         }
@@ -127,14 +127,14 @@ static void words(void)
             strcat(text, cases[i][j]);
         size_t at = 0, len = strlen(text);
         for (size_t j = 0; cases[i][j]; j++) {
-            size_t n = lhi_word(text + at, len - at);
+            size_t n = lhi_pretokenize_word(text + at, len - at);
             CHECK_MSG(n == strlen(cases[i][j]), "case %zu, word %zu: %zu bytes",
                       i, j, n);
             at += strlen(cases[i][j]);
         }
         CHECK_INT(at, len);
     }
-    CHECK_INT(lhi_word("\xff\xfe(", 3), 3);
+    CHECK_INT(lhi_pretokenize_word("\xff\xfe(", 3), 3);
 }
 
 static const char bpe[] =
@@ -220,7 +220,7 @@ static void encoded_file(void)
         .path = text, .tokenizer = json, .vocab = 9, .sequence = 2};
     CHECK_OK(lhi_data_open(&o, &data, &err), err);
     CHECK_INT(lhi_data_n_tokens(data), 3); /* abc, " ", ab */
-    CHECK_OK(lhi_data_window(data, 0, 0, w, &err), err);
+    CHECK_OK(lhi_data_read_window(data, 0, 0, w, &err), err);
     CHECK_INT(w[0], 5);
     CHECK_INT(w[1], 3);
     CHECK_INT(w[2], 4);

@@ -45,10 +45,10 @@ static lh_status make(lhi_net *net, uint32_t n, uint32_t mine,
 
 static uint64_t calls_of(const lhi_device_groups *g)
 {
-    const lhi_group *all[] = {g->expert, g->expert_tensor, g->near_expert};
+    const lhi_group *all[] = {g->expert, g->expert_tensor, g->intra_node_expert};
     uint64_t n = 0;
     for (uint32_t i = 0; i < 3; i++)
-        n += all[i] ? lhi_group_calls(all[i]) : 0;
+        n += all[i] ? lhi_group_count_calls(all[i]) : 0;
     return n;
 }
 
@@ -68,8 +68,8 @@ static lh_status steps(team *t, uint32_t rank, const lhi_device_groups *g,
     LHI_TRY(pass(t, rank, LH_F, err));
     t->calls[rank][0] = calls_of(g);
     if (t->linked) {
-        t->far_ns[rank] = lhi_group_linked_ns(g->expert);
-        t->near_ns[rank] = lhi_group_linked_ns(g->near_expert);
+        t->far_ns[rank] = lhi_group_emulated_ns(g->expert);
+        t->near_ns[rank] = lhi_group_emulated_ns(g->intra_node_expert);
     }
     LHI_TRY(pass(t, rank, LH_D, err));
     LHI_TRY(pass(t, rank, LH_W, err));
@@ -102,10 +102,10 @@ static lh_status rank_main(lhi_net *net, void *context, char **result,
                       &made[2], err);
     const lhi_device_groups g = {.expert = made[0],
                                  .expert_tensor = made[1],
-                                 .near_expert = made[2]};
+                                 .intra_node_expert = made[2]};
     if (status == LH_OK && t->linked) {
         lhi_group_set_link(g.expert, 0, 1);
-        lhi_group_set_link(g.near_expert, 0, NEAR_NS);
+        lhi_group_set_link(g.intra_node_expert, 0, NEAR_NS);
     }
     if (status == LH_OK)
         status = steps(t, me, &g, err);
@@ -126,7 +126,7 @@ static void open_devices(team *t, const uint32_t *again)
         const lhi_cpu_options o = {.model = &s->model,
                                    .n_chunks = 1,
                                    .first_layers = s->firsts,
-                                   .again = again,
+                                   .recompute = again,
                                    .n_mine = 1,
                                    .mine = &mine,
                                    .microbatch = s->microbatch,

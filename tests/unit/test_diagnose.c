@@ -133,7 +133,7 @@ static void compare_with_authors(const char *name)
     compare_steps(&j);
     compare_parts(&j);
     compare_shares(&j);
-    CHECK_INT(j.diagnosis->n_remarks, 0);
+    CHECK_INT(j.diagnosis->n_defects, 0);
     job_close(&j);
 }
 
@@ -150,15 +150,15 @@ static void a_long_last_stage_is_as_its_authors_found(void)
 /* Uneven sequences before all else, then the last stage, and no worker. */
 static void uneven_sequences_are_as_their_authors_found(void)
 {
-    static const lh_slow_what found[] = {LH_SLOW_MICROBATCHES, LH_SLOW_STAGE};
+    static const lh_slow_kind found[] = {LH_SLOW_MICROBATCHES, LH_SLOW_STAGE};
     job j;
     compare_with_authors("SE");
     job_open(&j, "SE");
     const lh_diagnosis *d = j.diagnosis;
-    CHECK_INT(d->n_slow_things, 2);
-    for (uint32_t i = 0; i < 2 && i < d->n_slow_things; i++)
-        CHECK_INT(d->slow_things[i].what, found[i]);
-    CHECK_INT(d->slow_things[1].stage, 1);
+    CHECK_INT(d->n_slow_components, 2);
+    for (uint32_t i = 0; i < 2 && i < d->n_slow_components; i++)
+        CHECK_INT(d->slow_components[i].kind, found[i]);
+    CHECK_INT(d->slow_components[1].stage, 1);
     job_close(&j);
 }
 

@@ -49,11 +49,11 @@ static lh_diagnosis *diagnosed(const small_job *j)
     return d;
 }
 
-static const lh_slow_thing *find(const lh_diagnosis *d, lh_slow_what what)
+static const lh_slow_component *find(const lh_diagnosis *d, lh_slow_kind what)
 {
-    for (uint32_t i = 0; i < d->n_slow_things; i++)
-        if (d->slow_things[i].what == what)
-            return &d->slow_things[i];
+    for (uint32_t i = 0; i < d->n_slow_components; i++)
+        if (d->slow_components[i].kind == what)
+            return &d->slow_components[i];
     return NULL;
 }
 
@@ -102,21 +102,21 @@ static void uneven_microbatches_are_named_and_no_worker(void)
         j.work = works;
         even.work = means;
         lh_diagnosis *d = diagnosed(&j), *e = diagnosed(&even);
-        const lh_slow_thing *t = &d->slow_things[0];
-        CHECK_INT(d->n_slow_things, 1);
-        CHECK_INT(e->n_slow_things, 0);
-        if (d->n_slow_things) {
-            CHECK_INT(t->what, LH_SLOW_MICROBATCHES);
+        const lh_slow_component *t = &d->slow_components[0];
+        CHECK_INT(d->n_slow_components, 1);
+        CHECK_INT(e->n_slow_components, 0);
+        if (d->n_slow_components) {
+            CHECK_INT(t->kind, LH_SLOW_MICROBATCHES);
             CHECK_INT(t->stage, LH_NONE);
             CHECK_INT(t->replica, LH_NONE);
             CHECK_INT(t->n_steps, STEPS);
-            CHECK_INT(t->from, 10);
-            CHECK(t->to_the_end);
+            CHECK_INT(t->first_step, 10);
+            CHECK(t->is_ongoing);
             /* Rows are written in microseconds. */
             CHECK_NEAR(t->ratio, expected_ratio(), 2e-5);
             CHECK_NEAR((d->t_ns - (double)t->cost_ns) / e->t_ns, 1, 1e-4);
         }
-        CHECK(d->n_helps > 0 && strstr(d->helps[0].what, "share sequences"));
+        CHECK(d->n_remedies > 0 && strstr(d->remedies[0].action, "share sequences"));
         lh_diagnosis_free(d);
         lh_diagnosis_free(e);
     }
@@ -131,8 +131,8 @@ static void a_slow_worker_is_named_beside_them(void)
         j.work = works;
         j.slower = 1.8;
         lh_diagnosis *d = diagnosed(&j);
-        const lh_slow_thing *w = find(d, LH_SLOW_WORKER);
-        CHECK_INT(d->n_slow_things, 2);
+        const lh_slow_component *w = find(d, LH_SLOW_WORKER);
+        CHECK_INT(d->n_slow_components, 2);
         CHECK(find(d, LH_SLOW_MICROBATCHES) != NULL);
         CHECK(w != NULL);
         if (w) {
@@ -179,7 +179,7 @@ static void even_microbatches_are_not_named(void)
         works[i] = 1 + 0.08 * (works[i] - 1);
     j.work = works;
     lh_diagnosis *d = diagnosed(&j);
-    CHECK_INT(d->n_slow_things, 0);
+    CHECK_INT(d->n_slow_components, 0);
     lh_diagnosis_free(d);
 }
 

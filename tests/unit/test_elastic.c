@@ -51,7 +51,7 @@ static int64_t event_time(const elastic_case *g, const lh_elastic_plan *plan,
         CHECK_OK(lh_evaluator_make(p, NULL, &e, &err), err);
         CHECK_OK(lh_evaluator_run(e, s, &fast, &err), err);
         CHECK_INT(fast, time);
-        int64_t states = lh_elastic_memory_of(&light, plan, 0).sum;
+        int64_t states = lh_elastic_peak_memory(&light, plan, 0).sum;
         for (uint32_t i = 0; peaks && i < g->stages; i++)
             peaks[i] = lh_timeline_peak_memory(t, i) - states;
     }
@@ -74,7 +74,7 @@ static lh_elastic_plan by_hand(const elastic_case *g, uint32_t R,
 {
     lh_elastic_plan plan = {
         .n_enqueue = R, .n_dequeue = S, .enqueue = e, .dequeue = d};
-    lhi_elastic_derive(g, &plan);
+    lhi_elastic_derive_plan(g, &plan);
     return plan;
 }
 
@@ -85,14 +85,14 @@ static void states_of_the_optimiser_and_its_like(void)
     lh_elastic_plan plan = by_hand(&g, 1, e, 1, e);
     plan.params_g = 1000;
     plan.params_p = 800;
-    lh_elastic_memory m = lh_elastic_memory_of(&g, &plan, 0);
+    lh_elastic_memory m = lh_elastic_peak_memory(&g, &plan, 0);
     CHECK_INT(m.optimizer, 3000);
     CHECK_INT(m.gradients, 1000);
     CHECK_INT(m.parameters, 1600);
     g.replicas = 3;
     g.chunks = 6;
     plan.params_p = 500;
-    CHECK_INT(lh_elastic_memory_of(&g, &plan, 0).parameters, 2000);
+    CHECK_INT(lh_elastic_peak_memory(&g, &plan, 0).parameters, 2000);
 }
 
 static void check_groups(const uint32_t *got, uint32_t n, const char *want)
@@ -161,14 +161,14 @@ static void without_communication(void)
     static const int64_t want[] = {23, 21, 19, 17};
     for (uint32_t i = 0; i < 4; i++) {
         CHECK_INT(peaks[i], want[i]);
-        CHECK_INT(lh_elastic_passes(&g, &plan, i + 1), want[i]);
+        CHECK_INT(lh_elastic_resident_passes(&g, &plan, i + 1), want[i]);
     }
     g.b_ns = 2;
     CHECK_INT(event_time(&g, &plan, NULL), 117);
-    CHECK_INT(lh_elastic_time(&g, &plan, 0), 117);
+    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 117);
     g.stages = 6; /* groups of 4 leave bubbles */
     CHECK_INT(event_time(&g, &plan, NULL), 147);
-    CHECK_INT(lh_elastic_time(&g, &plan, 0), 123);
+    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 123);
     lh_elastic_plan *refused = NULL;
     lh_error err = {0};
     CHECK_INT(lh_elastic_plan_make(&g, &plan, &refused, &err), LH_EINPUT);
@@ -201,15 +201,15 @@ static void with_communication(void)
     lh_elastic_plan plan = by_hand(&g, 2, e, 2, d);
     plan.params_g = 1000;
     plan.scatter_buckets = 5;
-    CHECK_INT(lh_elastic_exposed(&g, &plan, 0).optimizer_ns, 48);
-    CHECK_INT(lh_elastic_exposed(&g, &plan, 0).sum_ns, 48);
-    CHECK_INT(lh_elastic_time(&g, &plan, 0), 282);
+    CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).optimizer_ns, 48);
+    CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 48);
+    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 282);
     CHECK_INT(event_time(&g, &plan, NULL), 282);
     g.dp_ns = 30;
-    lh_elastic_terms t = lh_elastic_exposed(&g, &plan, 0);
+    lh_elastic_terms t = lh_elastic_exposed_communication(&g, &plan, 0);
     CHECK_INT(t.optimizer_ns, 100);
     CHECK_INT(t.gradients_ns, 30);
-    CHECK_INT(lh_elastic_time(&g, &plan, 0), 364);
+    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 364);
     CHECK_INT(event_time(&g, &plan, NULL), 338);
     g = make_case(3, 4, 3, 12, 2, 4, 10, 0, 1000);
     plan = by_hand(&g, 2, e, 2, d);
@@ -218,8 +218,8 @@ static void with_communication(void)
     plan.scatter_buckets = 3;
     plan.forward_buckets = 3;
     plan.backward_buckets = 2;
-    CHECK_INT(lh_elastic_exposed(&g, &plan, 0).sum_ns, 20);
-    CHECK_INT(lh_elastic_time(&g, &plan, 0), 248);
+    CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 20);
+    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 248);
     CHECK_INT(event_time(&g, &plan, NULL), 248);
 }
 
@@ -298,8 +298,8 @@ static void layer_by_layer(void)
     plan.scatter_buckets = plan.forward_buckets = 4;
     plan.backward_buckets = 2;
     g.sharded_ns = 16;
-    CHECK_INT(lh_elastic_exposed(&g, &plan, 0).sum_ns, 13 + 16);
-    CHECK_INT(lh_elastic_time(&g, &plan, 0), (36 + 2) * 6 + 29);
+    CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 13 + 16);
+    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), (36 + 2) * 6 + 29);
     CHECK_INT(event_time(&g, &plan, NULL), 257);
     /* With nothing sharded, or all of it at once, as if it were not said. */
     plan.params_g = plan.params_p = 0;
@@ -348,14 +348,14 @@ static void planned(void)
         CHECK_INT(plan->params_g, w->g);
         CHECK_INT(plan->params_p, w->p);
         CHECK_INT(plan->extra_warmup, w->x);
-        CHECK_INT(lh_elastic_exposed(&g, plan, 0).sum_ns, w->exposed);
-        lh_elastic_memory m = lh_elastic_memory_of(&g, plan, 0);
+        CHECK_INT(lh_elastic_exposed_communication(&g, plan, 0).sum_ns, w->exposed);
+        lh_elastic_memory m = lh_elastic_peak_memory(&g, plan, 0);
         CHECK_INT(m.optimizer, w->m_o);
         CHECK_INT(m.gradients, w->m_g);
         CHECK_INT(m.parameters, w->m_p);
-        CHECK_INT(lh_elastic_passes(&g, plan, 1), w->passes);
+        CHECK_INT(lh_elastic_resident_passes(&g, plan, 1), w->passes);
         g.pp_ns = 0;
-        CHECK_INT(event_time(&g, plan, NULL), lh_elastic_time(&g, plan, 0));
+        CHECK_INT(event_time(&g, plan, NULL), lh_elastic_iteration_ns(&g, plan, 0));
         lh_elastic_plan_free(plan);
     }
 }
@@ -375,7 +375,7 @@ static void queue_and_recomputation(void)
     for (int k = 0; k < 5; k++)
         CHECK_INT(c->recomputed[k], k == 3);
     CHECK_INT(c->plan->enqueue[0], 7);
-    CHECK_INT(c->lost_ns, 298);
+    CHECK_INT(c->overhead_ns, 298);
     CHECK_INT(c->time_ns, 6218);
     CHECK_INT(c->memory.sum, 13600);
     lh_elastic_choice_free(c);
@@ -420,7 +420,7 @@ static void launches(void)
     lh_elastic_order(&g, &plan, 1, passes);
     for (int k = 0; k < 72; k++)
         for (uint32_t i = 0; i < n; i++) {
-            const lh_dp_point *at = &ops[i].launch;
+            const lh_dp_pass *at = &ops[i].launch;
             if (at->chunk != passes[k].chunk ||
                 at->microbatch != passes[k].microbatch ||
                 at->backward != (passes[k].kind != LH_F))
@@ -454,7 +454,7 @@ static void pipeline_messages(void)
             make_case(rows[i].P, 1, 3, rows[i].B, 4, 8, 0, rows[i].pp, 0);
         const uint32_t *e = groups[rows[i].which];
         lh_elastic_plan plan = by_hand(&g, rows[i].n, e, rows[i].n, e);
-        CHECK_INT(lh_elastic_time(&g, &plan, 0), rows[i].model);
+        CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), rows[i].model);
         CHECK_INT(event_time(&g, &plan, NULL), rows[i].event);
         CHECK_MSG(!plan.pp_hidden || rows[i].event == rows[i].model, "row %zu",
                   i);
@@ -503,15 +503,15 @@ static void file_and_method(void)
     const char *const methods[] = {"elastic", "auto"};
     for (size_t i = 0; i < 2; i++) {
         int64_t ns = -1;
-        lh_best best = {0};
-        CHECK_OK(lh_best_schedule(methods[i], again, NULL, &best, &err), err);
+        lh_scheduler_result best = {0};
+        CHECK_OK(lh_scheduler_run(methods[i], again, NULL, &best, &err), err);
         CHECK_STR(best.method, "elastic");
         lh_evaluator *events = NULL;
         CHECK_OK(lh_evaluator_make(again, NULL, &events, &err), err);
         CHECK_OK(lh_evaluator_run(events, best.schedule, &ns, &err), err);
         CHECK_INT(ns, lh_timeline_makespan(t));
         lh_evaluator_free(events);
-        lh_best_fini(&best);
+        lh_scheduler_result_fini(&best);
     }
     lh_timeline_free(t);
     lh_schedule_free(s);
@@ -617,15 +617,15 @@ static void searched_in_vain(void)
 {
     lh_elastic_op op = {1, 1};
     lh_elastic_setting s = {.given = make_case(3, 1, 1, 4, 2, 4, 0, 0, 10),
-                            .least_queue = 3,
-                            .most_queue = 3};
-    lh_elastic_best *best = NULL;
+                            .min_queue = 3,
+                            .max_queue = 3};
+    lh_elastic_search_result *best = NULL;
     lh_error err = {0};
     CHECK_INT(lh_elastic_search_events(1, &s, 1000000, &best, &err),
               LH_EINFEASIBLE);
     CHECK_HAS(err.text,
               "cuts 4 microbatches into groups of as many as the 3 stages");
-    s.most_queue = 4;
+    s.max_queue = 4;
     CHECK_INT(lh_elastic_search_events(1, &s, 10, &best, &err), LH_EINFEASIBLE);
     CHECK_HAS(err.text, "the closest takes");
     s.n_ops = 1;

@@ -44,7 +44,7 @@ static lhi_config config_of(uint32_t pipeline, uint32_t batch)
 
 /* One layer, the embedding or the head alone, at once: gather and reduction. */
 static void cost_alone(const lh_job *job, const lhi_config *config,
-                       lh_cost_slice slice, double *gather, double *reduce)
+                       lh_cost_layer_range slice, double *gather, double *reduce)
 {
     lh_job plain = *job;
     lh_cost cost;
@@ -62,9 +62,9 @@ static lh_status make(const lh_job *job, const lhi_config *config,
                       lhi_arena *mem, lhi_elastic_result *r)
 {
     lh_error err = {0};
-    lhi_elastic_freedom freedom = {.shardings = 1u << sharding,
+    lhi_elastic_options freedom = {.shardings = 1u << sharding,
                                    .chunks = chunks};
-    return lhi_elastic_layout(job, config, &freedom, mem, r, &err);
+    return lhi_elastic_search_layout(job, config, &freedom, mem, r, &err);
 }
 
 static void fini(lhi_elastic_result *r)
@@ -91,18 +91,18 @@ static double least_sent(const lh_job *job, const lhi_elastic_result *r)
             double gather, reduce, gathers, reductions;
             lhi_config_layers(job->model->layers, &r->config, c, &first,
                               &layers);
-            lh_cost_slice layer = {.first_layer = first, .n_layers = 1};
+            lh_cost_layer_range layer = {.first_layer = first, .n_layers = 1};
             cost_alone(job, &r->config, layer, &gather, &reduce);
             gathers = layers * gather;
             reductions = layers * reduce;
             if (c == 0) {
-                lh_cost_slice end = {.embedding = true};
+                lh_cost_layer_range end = {.embedding = true};
                 cost_alone(job, &r->config, end, &gather, &reduce);
                 gathers += gather;
                 reductions += reduce;
             }
             if (c + 1 == n) {
-                lh_cost_slice end = {.head = true};
+                lh_cost_layer_range end = {.head = true};
                 cost_alone(job, &r->config, end, &gather, &reduce);
                 gathers += gather;
                 reductions += reduce;
@@ -160,17 +160,17 @@ static void chunks_of_layers(void)
     lhi_chunk_sharded times[6];
     lh_error err = {0};
     double gather, reduce, end[2];
-    lh_cost_slice head = {.head = true}, one = {.n_layers = 1};
+    lh_cost_layer_range head = {.head = true}, one = {.n_layers = 1};
     job->training.zero = 1;
     config.layout.chunks_per_device = 6;
-    CHECK_OK(lhi_layout_sharded(job, &config, times, &err), err);
+    CHECK_OK(lhi_layout_compute_sharded_times(job, &config, times, &err), err);
     cost_alone(job, &config, one, &gather, &reduce);
     CHECK_NEAR((double)times[1].gather_ns, gather, 2);
     CHECK_NEAR((double)times[1].scatter_ns, reduce, 2);
     cost_alone(job, &config, head, &end[0], &end[1]);
     CHECK_NEAR((double)times[5].gather_ns, gather + end[0], 3);
     config.layout.chunks_per_device = 2;
-    CHECK_OK(lhi_layout_sharded(job, &config, times, &err), err);
+    CHECK_OK(lhi_layout_compute_sharded_times(job, &config, times, &err), err);
     CHECK_NEAR((double)times[1].gather_ns, 3 * gather + end[0], 5);
     CHECK_NEAR((double)times[1].scatter_ns, 3 * reduce + end[1], 5);
     CHECK(times[1].gather_ns > 4 * INT64_C(40000000));
@@ -188,7 +188,7 @@ static void nothing_sharded_as_elsewhere(void)
     lh_error err = {0};
     CHECK_INT(make(job, &config, LH_ELASTIC_ZERO1, 2, mem, &r), LH_OK);
     lhi_config plain = r.config;
-    lhi_built built;
+    lhi_built_layout built;
     plain.zero_given = true;
     plain.zero = 1;
     CHECK_OK(lhi_layout_build(job, &plain, &built, &err), err);
@@ -239,7 +239,7 @@ static void more_latency_is_slower(void)
             lh_timeline *t = NULL;
             lh_error err = {0};
             int64_t after_ns;
-            CHECK_OK(lhi_changed_pipeline(near, job, &choice, r.built.pipeline,
+            CHECK_OK(lhi_pipeline_override_links(near, job, &choice, r.built.pipeline,
                                           mem, &p, &after_ns, &err),
                      err);
             CHECK_STR(lh_pipeline_dp_link(p, 0),

@@ -83,10 +83,10 @@ static void searches(void)
     /* Without what a first search of the paper's planner may leave out. */
     setting.given.microbatches = 2;
     FAIL_EACH_ALLOC({
-        lh_elastic_best *best = NULL;
+        lh_elastic_search_result *best = NULL;
         status = lh_elastic_search_events(1, &setting, 14000, &best, &err);
         CHECK((status == LH_OK) == (best != NULL));
-        lh_elastic_best_free(best);
+        lh_elastic_search_result_free(best);
     });
 }
 

@@ -34,10 +34,10 @@ static void list(const lh_exec *x, uint32_t rank, char *out, size_t room)
     size_t at = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < n && at < room; i++) {
-        char pass[LH_PASS_TEXT];
+        char pass[LH_PASS_TEXT_SIZE];
         at += (size_t)snprintf(out + at, room - at, "%s%s %s %" PRIu32,
                                i ? "\n" : "", lh_stream_name(in[i].stream),
-                               lh_pass_text(&in[i].pass, pass), in[i].after);
+                               lh_pass_format(&in[i].pass, pass), in[i].passes_before);
     }
 }
 
@@ -102,7 +102,7 @@ static void late_fd_passes_over_w(void)
 /* --- data-parallel communication ------------------------------------------ */
 
 /* Where the rank's order has the backward or forward of a point. */
-static uint32_t place_of(const lhi_exec_rank *rank, const lh_dp_point *at)
+static uint32_t place_of(const lhi_exec_rank *rank, const lh_dp_pass *at)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
         const lh_pass *pass = &rank->passes[i].pass;
@@ -125,8 +125,8 @@ static void check_data(const lh_pipeline *p, const lh_exec *x)
         for (uint32_t i = 0; i < n; i++) {
             if (in[i].stream != LH_STREAM_DATA)
                 continue;
-            CHECK(in[i].after >= after);
-            after = in[i].after;
+            CHECK(in[i].passes_before >= after);
+            after = in[i].passes_before;
             listed++;
             if (in[i].op == LH_NONE)
                 continue;
@@ -135,10 +135,10 @@ static void check_data(const lh_pipeline *p, const lh_exec *x)
             CHECK_INT(op->chunk, in[i].pass.chunk);
             CHECK_INT(op->is_reduce_scatter, in[i].pass.kind == LH_W);
             CHECK_INT(lh_pipeline_chunk(p, op->chunk)->device, d);
-            CHECK_INT(in[i].after, place_of(rank, &op->launch));
-            CHECK_INT(in[i].before, op->before.chunk == LH_NONE
+            CHECK_INT(in[i].passes_before, place_of(rank, &op->launch));
+            CHECK_INT(in[i].needed_by_pass, op->needed_by.chunk == LH_NONE
                                         ? LH_NONE
-                                        : place_of(rank, &op->before));
+                                        : place_of(rank, &op->needed_by));
         }
         CHECK_INT(listed, rank->n_data);
     }
@@ -173,9 +173,9 @@ static void data_stream_of_an_elastic_pipeline(void)
         gathers += in[i].pass.kind == LH_F;
         scatters += in[i].pass.kind == LH_W;
         snprintf(line, sizeof line, "%s %u %u:%c before %u",
-                 kind ? lh_dp_kind_name(kind) : "-", in[i].after,
+                 kind ? lh_dp_kind_name(kind) : "-", in[i].passes_before,
                  in[i].pass.chunk, in[i].pass.kind == LH_F ? 'F' : 'W',
-                 in[i].before);
+                 in[i].needed_by_pass);
         if (at < 4 && in[i].pass.kind == LH_F && kind != LH_DP_AGB)
             CHECK_STR(line, wanted[at++]);
     }
@@ -184,14 +184,14 @@ static void data_stream_of_an_elastic_pipeline(void)
     CHECK_INT(at, 4);
     CHECK_INT(gathers, 2 + 2 + 3);
     CHECK_INT(scatters, 2 * 2 + 1 + 1);
-    CHECK_OK(lhi_exec_prove(x, &err), err);
+    CHECK_OK(lhi_exec_check_deadlock(x, &err), err);
     for (uint32_t i = 0; i < x->ranks[1].n_passes; i++)
-        if (x->ranks[1].passes[i].waits_data > 1) {
+        if (x->ranks[1].passes[i].n_required_data > 1) {
             x->ranks[1].passes[i].first_data =
-                x->ranks[1].passes[i].waits_data - 1;
+                x->ranks[1].passes[i].n_required_data - 1;
             break;
         }
-    CHECK_INT(lhi_exec_prove(x, &err), LH_EDEADLOCK);
+    CHECK_INT(lhi_exec_check_deadlock(x, &err), LH_EDEADLOCK);
     CHECK_HAS(err.text, "deadlock: rank 1 waits at 3F0 for a communication of "
                         "chunk 3 that it launches itself only with 1F0");
     lh_exec_free(x);
@@ -246,7 +246,7 @@ static bool step_rank(tokens *t, uint32_t r)
     const lhi_exec_pass *pass = &rank->passes[t->done[r]];
     for (uint32_t k = pass->first_post; k < pass[1].first_post; k++)
         t->posted[rank->posts[k].input] = true;
-    if (pass->waits_data > pass->first_data)
+    if (pass->n_required_data > pass->first_data)
         return false;
     if (pass->input != LH_NONE && !pass->local_input && !t->moved[pass->input])
         return false;
@@ -338,7 +338,7 @@ static void proof_against_tokens(void)
         o.receives = LH_RECEIVES_EARLY;
         o.receive_slots = 1 + rng_below(&r, 2);
         if (lhi_exec_lower(p, s, &o, &x, &err) == LH_OK) {
-            status = lhi_exec_prove(x, &err);
+            status = lhi_exec_check_deadlock(x, &err);
             bool can = run_tokens(&r, x);
             CHECK_INT(status == LH_OK, can);
             if (status != LH_OK)

@@ -31,7 +31,7 @@ static const char slow_for_a_while[] =
 
 typedef struct setting {
     lh_pipeline *base;
-    lh_course *course;
+    lh_event_timeline *course;
     lh_schedule *schedule;
     lh_exec *exec;
     const lh_adapt_options *decides; /* NULL: as usual */
@@ -54,8 +54,8 @@ static setting set_up(const char *text, const char *method, uint32_t coupled)
                                             .d = 1,
                                             .w = 1});
     CHECK_OK(lh_events_parse(text, strlen(text), "e", &events, &err), err);
-    CHECK_OK(lh_course_make(p, events, NULL, &s.course, &err), err);
-    CHECK_OK(lh_course_pipeline(s.course, 0, &s.base, &err), err);
+    CHECK_OK(lh_event_timeline_make(p, events, NULL, &s.course, &err), err);
+    CHECK_OK(lh_event_timeline_pipeline(s.course, 0, &s.base, &err), err);
     s.schedule = schedule_by(s.base, method);
     const lh_exec_options how = {.size = sizeof how,
                                  .receives = coupled ? LH_RECEIVES_LATE
@@ -72,10 +72,10 @@ static void tear_down(setting *s)
     lh_exec_free(s->exec);
     lh_schedule_free(s->schedule);
     lh_pipeline_free(s->base);
-    lh_course_free(s->course);
+    lh_event_timeline_free(s->course);
 }
 
-static void noticed(void *of, const lh_notice *what)
+static void noticed(void *of, const lh_adapt_event *what)
 {
     setting *s = of;
     s->n_notices++;
@@ -111,17 +111,17 @@ static lh_train_result *play(setting *s, const char *transport)
     lh_error err = {0};
     lh_train_result *r = NULL;
     const lh_train_adapt adapt = {
-        .size = sizeof adapt, .decides = s->decides, .noticed = noticed};
+        .size = sizeof adapt, .decision_options = s->decides, .on_event = noticed};
     const lh_train_options o = {.size = sizeof o,
                                 .transport = transport,
                                 .steps = MOST_STEPS,
                                 .message_bytes = 64,
-                                .slip_ns = INT64_C(3600000000000),
+                                .tolerated_lateness_ns = INT64_C(3600000000000),
                                 .progress = count_step,
                                 .stop = stop_in_time,
                                 .context = s,
                                 .switched = switched,
-                                .course = s->course,
+                                .event_timeline = s->course,
                                 .adapt = &adapt};
     CHECK_OK(lh_train_timed(s->base, s->exec, &o, &r, &err), err);
     return r;
@@ -148,8 +148,8 @@ static bool is_about(double ns, double want_ns)
 static void check_begin(const lh_monitor_event *e, double before_ns,
                         double now_ns)
 {
-    CHECK(e->from >= SLOW_FROM && e->from < SLOW_TO);
-    CHECK(is_about(e->before_ns, before_ns) && is_about(e->now_ns, now_ns));
+    CHECK(e->first_step >= SLOW_FROM && e->first_step < SLOW_TO);
+    CHECK(is_about(e->baseline_ns, before_ns) && is_about(e->current_ns, now_ns));
     CHECK(e->cost_ns > 0);
 }
 
@@ -161,7 +161,7 @@ static void a_slow_link_is_answered(void)
         s.until_answers = 1;
         lh_train_result *r = play(&s, transports[t]);
         uint32_t n = 0, n_switches = 0, begun = 0, decided = 0;
-        const lh_notice *all = r ? lh_train_notices(r, &n) : NULL;
+        const lh_adapt_event *all = r ? lh_train_adapt_events(r, &n) : NULL;
         const lh_switch *rows = r ? lh_train_switches(r, &n_switches) : NULL;
         for (uint32_t i = 0; i < n; i++) {
             CHECK(all[i].text[0] != 0);
@@ -170,7 +170,7 @@ static void a_slow_link_is_answered(void)
                        all[i].predicted_ns >= all[i].bound_ns;
             if (all[i].is_decision)
                 continue;
-            CHECK_INT(all[i].event.what, LH_MONITOR_LINK);
+            CHECK_INT(all[i].event.target, LH_MONITOR_LINK);
             CHECK_INT(all[i].event.index, link_between(s.base, 1, 2));
             begun += all[i].event.change == LH_MONITOR_BEGINS;
             check_begin(&all[i].event, 0, 20e6);
@@ -198,21 +198,21 @@ static void what_goes_by_is_told_to_be_over(void)
         s.until_ended = 2;
         lh_train_result *r = play(&s, "inproc");
         uint32_t n = 0, begun[2] = {0}, ended[2] = {0};
-        const lh_notice *all = r ? lh_train_notices(r, &n) : NULL;
+        const lh_adapt_event *all = r ? lh_train_adapt_events(r, &n) : NULL;
         for (uint32_t i = 0; i < n; i++) {
             const lh_monitor_event *e = &all[i].event;
             if (all[i].is_decision)
                 continue;
-            const bool device = e->what == LH_MONITOR_DEVICE;
-            CHECK(device || e->what == LH_MONITOR_LINK);
+            const bool device = e->target == LH_MONITOR_DEVICE;
+            CHECK(device || e->target == LH_MONITOR_LINK);
             CHECK_INT(e->index, device ? 3 : link_between(s.base, 1, 2));
             begun[device] += e->change == LH_MONITOR_BEGINS;
             ended[device] += e->change == LH_MONITOR_ENDS;
             if (e->change == LH_MONITOR_BEGINS)
                 check_begin(e, device ? 18e6 : 0, device ? 54e6 : 20e6);
             if (e->change == LH_MONITOR_ENDS)
-                CHECK(e->from >= SLOW_TO &&
-                      is_about(e->now_ns, device ? 18e6 : 0));
+                CHECK(e->first_step >= SLOW_TO &&
+                      is_about(e->current_ns, device ? 18e6 : 0));
         }
         for (uint32_t k = 0; k < 2; k++)
             CHECK(begun[k] == 1 && ended[k] == 1);
@@ -237,14 +237,14 @@ static void a_slow_link_is_delegated(void)
         s.least_steps = 60; /* some of them on the new path */
         lh_train_result *r = play(&s, transports[t]);
         uint32_t n = 0, n_switches = 0;
-        const lh_notice *all = r ? lh_train_notices(r, &n) : NULL;
+        const lh_adapt_event *all = r ? lh_train_adapt_events(r, &n) : NULL;
         const lh_switch *rows = r ? lh_train_switches(r, &n_switches) : NULL;
         for (uint32_t i = 0; i < n; i++) {
             if (all[i].is_switch)
                 CHECK(all[i].path != LH_DATA_PATH_DIRECT);
             if (all[i].is_decision)
                 continue;
-            CHECK_INT(all[i].event.what, LH_MONITOR_LINK);
+            CHECK_INT(all[i].event.target, LH_MONITOR_LINK);
             CHECK_INT(all[i].event.change, LH_MONITOR_BEGINS);
             check_begin(&all[i].event, 0, 20e6);
         }
@@ -274,7 +274,7 @@ static void adapting_is_refused_beside_other_wills(void)
     CHECK_HAS(err.text, "lh_train_adapt");
     const lh_adapt_options decides = {.size = sizeof decides,
                                       .candidates = "nonsense"};
-    wrong = (lh_train_adapt){.size = sizeof wrong, .decides = &decides};
+    wrong = (lh_train_adapt){.size = sizeof wrong, .decision_options = &decides};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "nonsense");
     const lh_exec_options delegated = {.size = sizeof delegated,

@@ -95,13 +95,13 @@ static void train(const setup *s, double losses[STEPS])
     for (uint32_t i = 0; r && i < r->n_iterations; i++)
         losses[i] = r->iterations[i].loss;
     uint32_t n = 0;
-    const lh_train_memory *held = r ? lh_train_memory_held(r, &n) : NULL;
+    const lh_train_memory *held = r ? lh_train_peak_memory(r, &n) : NULL;
     CHECK_INT(n, s->context * s->data * s->stages);
     for (uint32_t i = 0; i < n; i++)
         CHECK_MSG(fabs((double)held[i].measured_bytes /
                            (double)held[i].predicted_bytes -
                        1) < 0.03 ||
-                      r->n_grown > 0,
+                      r->n_pool_growths > 0,
                   "rank %u: %g bytes predicted, %g held", (unsigned)i,
                   (double)held[i].predicted_bytes,
                   (double)held[i].measured_bytes);

@@ -26,7 +26,7 @@ static lh_exec_options coupled(uint32_t queue, lh_receives receives)
 {
     return (lh_exec_options){.size = sizeof(lh_exec_options),
                              .receives = receives,
-                             .own_receives = true,
+                             .override_receives = true,
                              .coupled_queue = queue};
 }
 
@@ -37,7 +37,7 @@ static lh_status simulate(const lh_pipeline *p, const lh_schedule *s,
     lh_error err = {0};
     const lh_sim_options sim = {.size = sizeof sim,
                                 .receives = o->receives,
-                                .own_receives = true,
+                                .override_receives = true,
                                 .coupled_queue = o->coupled_queue};
     lh_status status = lh_simulate(p, s, &sim, out, &err);
     CHECK_MSG(status == LH_OK || status == LH_EDEADLOCK, "%s", err.text);
@@ -52,7 +52,7 @@ static lh_status simulate(const lh_pipeline *p, const lh_schedule *s,
 static lh_status prove_as(lh_exec *x, uint32_t queue, lh_error *err)
 {
     x->options.coupled_queue = queue;
-    return lhi_exec_prove(x, err);
+    return lhi_exec_check_deadlock(x, err);
 }
 
 static void the_proof_knows_the_queue(void)

@@ -40,7 +40,7 @@ static const char plain_links[] = "links:\n"
 /* A pipeline, its events, and a schedule. */
 typedef struct setting {
     lh_pipeline *base;
-    lh_course *course;
+    lh_event_timeline *course;
     lh_schedule *schedule;
     lh_exec *exec;
 } setting;
@@ -52,8 +52,8 @@ static setting set_up(const char *text, const char *method)
     lh_events *events = NULL;
     lh_pipeline *p = pipeline_of(plain_links);
     CHECK_OK(lh_events_parse(text, strlen(text), "e", &events, &err), err);
-    CHECK_OK(lh_course_make(p, events, NULL, &s.course, &err), err);
-    CHECK_OK(lh_course_pipeline(s.course, 0, &s.base, &err), err);
+    CHECK_OK(lh_event_timeline_make(p, events, NULL, &s.course, &err), err);
+    CHECK_OK(lh_event_timeline_pipeline(s.course, 0, &s.base, &err), err);
     CHECK_OK(lh_method_run(method, s.base, NULL, &s.schedule, NULL, &err), err);
     CHECK_OK(lh_exec_make(s.base, s.schedule, NULL, &s.exec, &err), err);
     lh_events_free(events);
@@ -66,7 +66,7 @@ static void tear_down(setting *s)
     lh_exec_free(s->exec);
     lh_schedule_free(s->schedule);
     lh_pipeline_free(s->base);
-    lh_course_free(s->course);
+    lh_event_timeline_free(s->course);
 }
 
 static const lh_message *made_by(const lh_timeline *t, const lh_pass *pass)
@@ -87,7 +87,7 @@ static void compare(const setting *s, const lh_trace *trace, uint64_t step)
     lh_pipeline *p = NULL;
     lh_timeline *t = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_course_pipeline(s->course, lh_course_state(s->course, step), &p,
+    CHECK_OK(lh_event_timeline_pipeline(s->course, lh_event_timeline_state(s->course, step), &p,
                                 &err),
              err);
     CHECK_OK(lh_simulate(p, s->schedule, NULL, &t, &err), err);
@@ -116,9 +116,9 @@ static void run_steps(const setting *s, const char *transport, uint64_t steps)
                                 .transport = transport,
                                 .steps = steps,
                                 .message_bytes = 64,
-                                .slip_ns = INT64_C(3600000000000),
-                                .course = s->course};
-    CHECK_OK(lh_course_play(s->course, s->schedule, NULL, steps, ns, &err),
+                                .tolerated_lateness_ns = INT64_C(3600000000000),
+                                .event_timeline = s->course};
+    CHECK_OK(lh_event_timeline_simulate(s->course, s->schedule, NULL, steps, ns, &err),
              err);
     CHECK_OK(lh_train_timed(s->base, s->exec, &o, &r, &err), err);
     if (!r)
@@ -152,7 +152,7 @@ static void predictions_differ(void)
     setting s = set_up(events_text, "1f1b");
     int64_t ns[STEPS];
     lh_error err = {0};
-    CHECK_OK(lh_course_play(s.course, s.schedule, NULL, STEPS, ns, &err), err);
+    CHECK_OK(lh_event_timeline_simulate(s.course, s.schedule, NULL, STEPS, ns, &err), err);
     CHECK(ns[0] == ns[5] && ns[1] > ns[0] && ns[2] > ns[1] && ns[3] > ns[0] &&
           ns[4] > ns[0]);
     tear_down(&s);
@@ -164,7 +164,7 @@ static void what_cannot_be_slow_is_refused(void)
     lh_train_result *r = NULL;
     setting s = set_up(events_text, "1f1b");
     lh_train_options o = {
-        .size = sizeof o, .steps = 1, .real_links = true, .course = s.course};
+        .size = sizeof o, .steps = 1, .real_links = true, .event_timeline = s.course};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "only emulated links");
     o.real_links = false;

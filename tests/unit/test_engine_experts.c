@@ -48,7 +48,7 @@ static lh_model model_with(int kind)
 /* --- a run -------------------------------------------------------------------
  */
 
-typedef struct way {
+typedef struct path_context {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
     uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
@@ -119,7 +119,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
                                 .steps = steps};
         m.model = &model;
         m.first_layers = cuts;
-        m.again = again;
+        m.recompute = again;
         m.replicas = w->replicas;
         m.context = w->context;
         m.tensor = w->tensor;
@@ -127,12 +127,12 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.expert_tensor = w->cut ? w->cut : 1;
         m.no_sequence_parallel = w->whole_rows;
         m.nodes = w->per_node ? nodes : NULL;
-        m.near_experts = (lh_train_group){500, 0.005};
-        m.whole_optimizer = w->whole;
+        m.intra_node_experts = (lh_train_group_link){500, 0.005};
+        m.unsharded_optimizer = w->whole;
         m.sites = w->sites ? sites : NULL;
-        m.leaders = w->leaders;
-        m.by_layer = w->zero >= 2;
-        m.sharded_gradients = m.by_layer;
+        m.reduce_by_leaders = w->leaders;
+        m.per_layer_sharding = w->zero >= 2;
+        m.sharded_gradients = m.per_layer_sharding;
         m.sharded_parameters = w->zero == 3;
         m.sequence = 16;
         m.data = text_path;
@@ -146,8 +146,8 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         m.checkpoint = w->writes;
         m.resume = w->reads;
         m.emulate_links = w->links;
-        m.groups[LH_TRAIN_GROUP_EXPERT] = (lh_train_group){2000, 0.02};
-        m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group){1000, 0.01};
+        m.groups[LH_TRAIN_GROUP_EXPERT] = (lh_train_group_link){2000, 0.02};
+        m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group_link){1000, 0.01};
         status = lh_train_cpu(p, plan, &m, &run, out, err);
     }
     lh_exec_free(plan);
@@ -187,7 +187,7 @@ static void all_on_each(void)
 static void memory_is_as_predicted(const lh_train_result *r, const char *name)
 {
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < LH_N_MEMORY_KINDS; k++) {
             double want = (double)all[i].predicted[k];
@@ -216,7 +216,7 @@ static void losses_are_the_same(const way *w, const lh_train_result *r,
         CHECK_MSG(bits ? off == 0 : off < 1e-6,
                   "%s: step %u: loss %.9f, not %.9f", name, (unsigned)a->step,
                   a->loss, b->loss);
-        CHECK_NEAR(a->norm / b->norm, 1, 1e-4);
+        CHECK_NEAR(a->gradient_norm / b->gradient_norm, 1, 1e-4);
         if (isfinite(b->validation_loss))
             CHECK_NEAR(a->validation_loss, b->validation_loss, 1e-6);
     }

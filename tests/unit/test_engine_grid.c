@@ -13,10 +13,10 @@ static const lhi_grid grids[] = {
 enum { N_GRIDS = sizeof grids / sizeof *grids, MOST = 64 };
 
 /* Whether two ranks are in one group of the kind. */
-static bool together(const lhi_grid *g, lhi_grid_kind kind, uint32_t r,
+static bool together(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r,
                      uint32_t q)
 {
-    lhi_grid_place a = lhi_grid_place_of(g, r), b = lhi_grid_place_of(g, q);
+    lhi_grid_coords a = lhi_grid_find_coords(g, r), b = lhi_grid_find_coords(g, q);
     bool tensor = a.tensor == b.tensor, context = a.context == b.context;
     bool replica = a.replica == b.replica, expert = a.expert == b.expert;
     bool part = a.expert_tensor == b.expert_tensor;
@@ -34,17 +34,17 @@ static bool together(const lhi_grid *g, lhi_grid_kind kind, uint32_t r,
     return a.device == b.device && same[kind];
 }
 
-static void check_group(const lhi_grid *g, lhi_grid_kind kind, uint32_t r)
+static void check_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r)
 {
     uint32_t ranks[MOST], n = 0;
-    uint32_t mine = lhi_grid_group(g, kind, r, ranks);
+    uint32_t mine = lhi_grid_find_group(g, kind, r, ranks);
     CHECK_INT(ranks[mine], r);
-    for (uint32_t q = 0; q < lhi_grid_ranks(g); q++)
+    for (uint32_t q = 0; q < lhi_grid_count_ranks(g); q++)
         if (together(g, kind, r, q)) {
-            CHECK(n < lhi_grid_size(g, kind));
+            CHECK(n < lhi_grid_group_size(g, kind));
             CHECK_INT(ranks[n++], q);
         }
-    CHECK_INT(n, lhi_grid_size(g, kind));
+    CHECK_INT(n, lhi_grid_group_size(g, kind));
 }
 
 /* Members 1, 2 and 3 of four; three of them are on one node. */
@@ -54,13 +54,13 @@ static void those_on_a_node_come_first(void)
     const uint32_t nodes[] = {0, 1, 0, 0, 2, 2, 2, 3};
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t ranks[] = {0, 2, 4, 6}, mine = i;
-        CHECK_INT(lhi_grid_near(&g, nodes, 4, ranks, &mine), i == 1 ? 1 : 3);
+        CHECK_INT(lhi_grid_select_same_node(&g, nodes, 4, ranks, &mine), i == 1 ? 1 : 3);
         CHECK_INT(ranks[mine], 2 * i);
         CHECK_INT(ranks[0], i == 1 ? 2 : 0);
         CHECK(i == 1 || (ranks[1] == 4 && ranks[2] == 6));
     }
     uint32_t ranks[] = {1, 3, 5, 7}, mine = 2;
-    CHECK_INT(lhi_grid_near(&g, nodes, 4, ranks, &mine), 3);
+    CHECK_INT(lhi_grid_select_same_node(&g, nodes, 4, ranks, &mine), 3);
     CHECK(mine == 2 && ranks[0] == 1 && ranks[1] == 3 && ranks[2] == 5);
 }
 
@@ -70,16 +70,16 @@ static void groups_are_those_alike(void)
         const lhi_grid *g = &grids[i];
         lh_error err = {0};
         CHECK_OK(lhi_grid_check(g, &err), err);
-        CHECK_INT(lhi_grid_ranks(g),
+        CHECK_INT(lhi_grid_count_ranks(g),
                   g->n_devices * g->replicas * g->context * g->tensor);
-        for (uint32_t r = 0; r < lhi_grid_ranks(g); r++) {
-            lhi_grid_place at = lhi_grid_place_of(g, r);
-            CHECK_INT(lhi_grid_rank_of(g, &at), r);
+        for (uint32_t r = 0; r < lhi_grid_count_ranks(g); r++) {
+            lhi_grid_coords at = lhi_grid_find_coords(g, r);
+            CHECK_INT(lhi_grid_find_rank(g, &at), r);
             CHECK_INT(at.device, r % g->n_devices);
             CHECK(at.tensor < g->tensor && at.context < g->context &&
                   at.replica < g->replicas);
             for (uint32_t k = 0; k < LHI_N_GRID_KINDS; k++)
-                check_group(g, (lhi_grid_kind)k, r);
+                check_group(g, (lhi_grid_group_kind)k, r);
         }
     }
 }
@@ -101,8 +101,8 @@ static void numbers_as_megatron(void)
         [LHI_GRID_COPIES] = {0, 1, 2, 3, 4, 5, 6, 7},
     };
     for (uint32_t k = 0; k < LHI_N_GRID_KINDS; k++) {
-        uint32_t n = lhi_grid_size(&g, (lhi_grid_kind)k);
-        lhi_grid_group(&g, (lhi_grid_kind)k, 5, ranks);
+        uint32_t n = lhi_grid_group_size(&g, (lhi_grid_group_kind)k);
+        lhi_grid_find_group(&g, (lhi_grid_group_kind)k, 5, ranks);
         CHECK(memcmp(ranks, of_5[k], n * sizeof *ranks) == 0);
     }
 }

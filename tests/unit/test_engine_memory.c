@@ -121,7 +121,7 @@ static int64_t most_predicted(void)
         exit(77);
     }
     CHECK_OK(status, err);
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     CHECK_INT(n, 2);
     for (uint32_t i = 0; i < n; i++) {
         CHECK(all[i].limit_bytes == LH_NO_LIMIT);
@@ -217,7 +217,7 @@ static void timed_devices_hold_nothing(void)
     CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EUNSUPPORTED);
     CHECK_OK(lh_train_timed(p, x, NULL, &r, &err), err);
     uint32_t n = 1;
-    CHECK(!lh_train_memory_held(r, &n) && n == 0);
+    CHECK(!lh_train_peak_memory(r, &n) && n == 0);
     lh_train_result_free(r);
     lh_exec_free(x);
     lh_schedule_free(s);

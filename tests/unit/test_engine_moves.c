@@ -73,10 +73,10 @@ static const lh_reschedule *next_move(void *of, uint64_t step)
     if (s->moves_ranks && what != 2)
         s->given.hosts = s->hosts;
     if (s->passes_on)
-        s->given.vias = s->vias;
+        s->given.relay_ranks = s->vias;
     if (s->bad_vias && step == s->bad_step) {
         s->given.hosts = s->hosts;
-        s->given.vias = s->hosts;
+        s->given.relay_ranks = s->hosts;
     } else if (s->bad_step && step == s->bad_step && s->bad_hosts)
         s->hosts[0] = s->hosts[1];
     else if (s->bad_step && step == s->bad_step)
@@ -91,7 +91,7 @@ static void told_of(void *of, const lh_switch *what)
     s->n_told++;
 }
 
-static void told_moved(void *of, const lh_moved *what)
+static void told_moved(void *of, const lh_migration *what)
 {
     moves *s = of;
     s->n_moved++;
@@ -99,9 +99,9 @@ static void told_moved(void *of, const lh_moved *what)
     CHECK(what->ns > 0);
     CHECK(what->n_chunks == 0 || what->n_chunks == s->n_chunks);
     CHECK(what->n_places == 0 || what->n_places == s->n_places);
-    for (uint32_t p = 0; what->vias && p < what->n_places; p++) {
-        CHECK(what->vias[p] == s->vias[p]);
-        s->n_passed += what->vias[p] != LH_NONE;
+    for (uint32_t p = 0; what->relay_ranks && p < what->n_places; p++) {
+        CHECK(what->relay_ranks[p] == s->vias[p]);
+        s->n_passed += what->relay_ranks[p] != LH_NONE;
     }
 }
 
@@ -167,7 +167,7 @@ static lh_status train(const setting *t, moves *s, lh_train_result **out,
                                 .enforces_memory = t->enforces,
                                 .progress = s ? kill_before : NULL,
                                 .reschedule = s ? next_move : NULL,
-                                .moved = s ? told_moved : NULL,
+                                .migrated = s ? told_moved : NULL,
                                 .switched = s ? told_of : NULL};
     lh_status status = lh_exec_make(p, begin, &how, &x, err);
     if (status == LH_OK)
@@ -259,7 +259,7 @@ static void weights_do_not_notice(void)
             const lh_switch *rows = r ? lh_train_switches(r, &n) : NULL;
             CHECK_INT(n, STEPS);
             for (uint32_t x = 0; x < n; x++) {
-                const lh_moved *moved = lh_train_moved(r, x);
+                const lh_migration *moved = lh_train_migration(r, x);
                 CHECK_MSG(!rows[x].refused, "%s", rows[x].refused);
                 n_moved += moved != NULL;
                 CHECK(!moved || moved->predicted_ns == 1000);
@@ -339,7 +339,7 @@ static void one_against_it(void)
                 n_refused++;
                 CHECK_INT(rows[k].step, 4);
                 CHECK_HAS(rows[k].refused, why[i / 2]);
-                CHECK(!lh_train_moved(r, k));
+                CHECK(!lh_train_migration(r, k));
             }
         CHECK_INT(n_refused, 1);
         lh_train_result_free(r);
@@ -400,7 +400,7 @@ static void what_has_to_stay(void)
         m.context = all[k].context;
         m.sharded_gradients = all[k].launches ? 1 : all[k].gradients;
         m.sharded_parameters = all[k].parameters;
-        m.by_layer = all[k].gradients > 0;
+        m.per_layer_sharding = all[k].gradients > 0;
         const lh_train_options o = {.size = sizeof o,
                                     .steps = 1,
                                     .enforces_memory = all[k].enforces,
@@ -477,11 +477,11 @@ static void timed_layers(void)
                                 .context = &s,
                                 .layers = layers,
                                 .reschedule = shift_layers,
-                                .moved = told_moved};
+                                .migrated = told_moved};
     CHECK_OK(lh_exec_make(p, begin, NULL, &x, &err), err);
     CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
     const lh_switch *rows = r ? lh_train_switches(r, &n) : NULL;
-    const lh_moved *moved = r ? lh_train_moved(r, 0) : NULL;
+    const lh_migration *moved = r ? lh_train_migration(r, 0) : NULL;
     CHECK_INT(n, 1);
     CHECK(moved && moved->ns >= 30000000 && moved->bytes == 0);
     CHECK_INT(s.n_moved, 1);

@@ -40,7 +40,7 @@ static lh_pipeline *make_pipeline(bool joint)
 typedef struct world {
     lhi_job job;
     lh_timeline *timeline;
-    lhi_shift *shifts; /* per rank */
+    lhi_rank_program *shifts; /* per rank */
     lhi_rank *ranks;
     int64_t waited_ns; /* inside of each pass */
 } world;
@@ -49,14 +49,14 @@ typedef struct world {
  * `scale` times as long. */
 static void keep(world *w, uint32_t r, int64_t scale)
 {
-    lhi_shift *s = &w->shifts[r];
+    lhi_rank_program *s = &w->shifts[r];
     const lhi_exec_rank *program = &w->job.exec->ranks[r];
     uint32_t n, n_messages;
     const lh_timeline_run *runs = lh_timeline_runs(w->timeline, r, &n);
     const lh_message *messages = lh_timeline_messages(w->timeline, &n_messages);
     CHECK_INT(n, program->n_passes);
     for (uint32_t i = 0; i < n; i++) {
-        lhi_record *to = &s->records[i];
+        lhi_pass_record *to = &s->records[i];
         to->start_ns = scale * runs[i].start_ns;
         to->end_ns = scale * runs[i].end_ns;
         to->issued_ns = scale * runs[i].issued_ns;
@@ -83,10 +83,10 @@ static void make_world(world *w, const lh_pipeline *p, const lh_exec *x)
     for (uint32_t r = 0; w->shifts && w->ranks && r < n; r++) {
         size_t n_passes = x->ranks[r].n_passes + 1u;
         w->ranks[r].program = &x->ranks[r];
-        w->ranks[r].records = calloc(n_passes, sizeof(lhi_record));
+        w->ranks[r].records = calloc(n_passes, sizeof(lhi_pass_record));
         w->shifts[r].exec = x;
         w->shifts[r].rank = &w->ranks[r];
-        w->shifts[r].records = calloc(n_passes, sizeof(lhi_record));
+        w->shifts[r].records = calloc(n_passes, sizeof(lhi_pass_record));
         /* Each F but a chunk's first one keeps 100 bytes more. */
         for (size_t i = 0, held = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
@@ -115,18 +115,18 @@ static void observe_step(const world *w, lhi_observer *o, uint32_t step,
     int64_t *waited = calloc(n + 1u, sizeof *waited);
     for (uint32_t i = 0; waited && i < n; i++)
         waited[i] = scale * w->waited_ns;
-    lhi_observe_step(o, step, &w->shifts[r], w->waited_ns ? waited : NULL);
+    lhi_observer_add_step(o, step, &w->shifts[r], w->waited_ns ? waited : NULL);
     free(waited);
 }
 
 /* Runs `n` steps, the first one twice as long as the others, the last three
  * times, and adds up all ranks. */
-static lhi_observed *observe(world *w, uint32_t n)
+static lhi_observed_means *observe(world *w, uint32_t n)
 {
-    size_t size = lhi_observed_size(&w->job);
+    size_t size = lhi_observer_count_sums(&w->job);
     double *sums = calloc(size, sizeof *sums);
     lh_iteration *iterations = calloc(n, sizeof *iterations);
-    lhi_observed *out = NULL;
+    lhi_observed_means *out = NULL;
     lh_error err;
     for (uint32_t r = 0; r < w->job.exec->n_ranks; r++) {
         lhi_observer *o = NULL;
@@ -141,7 +141,7 @@ static lhi_observed *observe(world *w, uint32_t n)
             sums[i] += lhi_observer_sums(o)[i];
         lhi_observer_free(o);
     }
-    CHECK_OK(lhi_observed_make(&w->job, iterations, n, sums, &out, &err), err);
+    CHECK_OK(lhi_observed_means_make(&w->job, iterations, n, sums, &out, &err), err);
     free(sums);
     free(iterations);
     return out;
@@ -158,7 +158,7 @@ static int64_t latency_of(const lh_pipeline *p, uint32_t from, uint32_t to)
 }
 
 static void check_observed(const lh_pipeline *p, bool joint,
-                           const lhi_observed *o, const world *w)
+                           const lhi_observed_means *o, const world *w)
 {
     uint32_t n = lh_pipeline_n_chunks(p);
     for (uint32_t c = 0; c < n; c++) {
@@ -175,7 +175,7 @@ static void check_observed(const lh_pipeline *p, bool joint,
         CHECK_NEAR(message[0], c ? (double)latency_of(p, c - 1, c) : 0, 1e-3);
         CHECK_NEAR(message[1], c + 1 < n ? (double)latency_of(p, c + 1, c) : 0,
                    1e-3);
-        CHECK(c + 1 == n || o->kept_bytes[c] == 100);
+        CHECK(c + 1 == n || o->activation_bytes[c] == 100);
     }
     CHECK_NEAR(o->iteration_ns, (double)lh_timeline_makespan(w->timeline),
                1e-3);
@@ -206,10 +206,10 @@ static void times_come_out_again(void)
             make_world(&w, p, x);
             w.waited_ns = i % 3 == 1 ? 7000 : 0;
             CHECK_OK(lh_simulate(p, s, &sim, &w.timeline, &err), err);
-            lhi_observed *o = observe(&w, steps[i]);
+            lhi_observed_means *o = observe(&w, steps[i]);
             if (o)
                 check_observed(p, joint, o, &w);
-            lhi_observed_free(o);
+            lhi_observed_means_free(o);
             free_world(&w);
         }
         lh_exec_free(x);

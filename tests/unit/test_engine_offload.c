@@ -79,9 +79,9 @@ static lh_status train(const setup *s, const char *checkpoint,
     }
     m.model = &model;
     m.first_layers = first_layers;
-    m.again = again;
+    m.recompute = again;
     m.offload = offload;
-    m.offload_to = s->to ? s->to : files;
+    m.offload_folder = s->to ? s->to : files;
     m.sequence = SEQUENCE;
     m.replicas = s->replicas;
     m.seed = 5;
@@ -91,7 +91,7 @@ static lh_status train(const setup *s, const char *checkpoint,
     m.validate_every = s->validation > 0;
     m.sharded_gradients = s->gradients;
     m.sharded_parameters = s->parameters;
-    m.by_layer = s->gradients > 0 && !s->elastic;
+    m.per_layer_sharding = s->gradients > 0 && !s->elastic;
     m.tensor = s->tensor;
     m.context = s->context;
     m.expert = s->expert;
@@ -141,11 +141,11 @@ static int64_t held(const lh_train_result *r, int64_t *stored)
 {
     uint32_t n;
     int64_t sum = 0;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     *stored = 0;
     for (uint32_t i = 0; i < n; i++) {
         const lh_train_memory *m = &all[i];
-        int64_t more = r->n_grown ? m->measured[LH_MEMORY_BUFFERS] -
+        int64_t more = r->n_pool_growths ? m->measured[LH_MEMORY_BUFFERS] -
                                         m->predicted[LH_MEMORY_BUFFERS]
                                   : 0;
         double error =
@@ -273,7 +273,7 @@ static void copies_take_the_pipelines_time(void)
     for (uint32_t i = 0; i < r->trace->n_copies; i++) {
         const lh_trace_offload *c = &r->trace->copies[i];
         CHECK(c->end_ns - c->depart_ns >= INT64_C(20000000));
-        for (uint32_t k = 0; k < r->trace->n_runs && c->is_back; k++) {
+        for (uint32_t k = 0; k < r->trace->n_runs && c->is_reload; k++) {
             const lh_trace_run *run = &r->trace->runs[k];
             if (run->pass.kind != LH_F && run->pass.chunk == c->chunk &&
                 run->pass.microbatch == c->microbatch)

@@ -186,7 +186,7 @@ static const lh_reschedule *next_move(void *of, uint64_t step)
                                .why = "test",
                                .layers = layers,
                                .hosts = hosts,
-                               .vias = vias};
+                               .relay_ranks = vias};
     if (s->fails_after >= 0)
         fail_alloc_after = s->fails_after;
     return &s->given;
@@ -292,7 +292,7 @@ static void profiles(void)
         lh_train_model m = lh_train_model_defaults();
         m.data = path;
         m.emulate_links = i == 0;
-        m.offload_to = "/tmp";
+        m.offload_folder = "/tmp";
         const lh_train_plan_options o = {
             .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
         int64_t n = 3 * i;

@@ -67,7 +67,7 @@ static void play(const lh_pipeline *p, const lh_schedule *s,
                           .message_bytes = 1000,
                           /* Being late is not to change the order of events,
                            * however busy the machine is. */
-                          .slip_ns = 400000000};
+                          .tolerated_lateness_ns = 400000000};
     lh_train_result *r = NULL;
     CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
     lh_sim_options sim = {.size = sizeof sim, .receives = receives};

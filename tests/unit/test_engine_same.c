@@ -125,7 +125,7 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
         for (uint32_t i = 0; i < LAYERS; i++)
             again[i] =
                 (s->again << i % 7 | s->again >> (7 - i % 7)) & LH_PART_ALL;
-        m.again = again;
+        m.recompute = again;
         m.replicas = s->replicas;
         m.seed = 5;
         m.data = text_path;
@@ -139,7 +139,7 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
         m.emulate_links = s->delays;
         m.dropout = s->dropout;
         m.balance_bias = 0.01;
-        m.expert_capacity = m.model->raw_shares ? 0.8 : 0;
+        m.expert_capacity = m.model->unnormalised_scores ? 0.8 : 0;
         lh_train_options o = {
             .size = sizeof o, .transport = s->transport, .steps = steps};
         status = lh_train_cpu(p, x, &m, &o, out, err);
@@ -173,7 +173,7 @@ static void check_same(const char *name)
 static void check_memory(const lh_train_result *r, const char *name)
 {
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     CHECK_INT(n, r->n_ranks);
     for (uint32_t i = 0; i < n; i++) {
         const lh_train_memory *m = &all[i];
@@ -181,9 +181,9 @@ static void check_memory(const lh_train_result *r, const char *name)
         CHECK(m->measured[LH_MEMORY_ACTIVATIONS] > 0 &&
               m->measured[LH_MEMORY_BUFFERS] >=
                   m->predicted[LH_MEMORY_BUFFERS]);
-        CHECK_MSG(r->n_ranks > r->n_replicas || r->n_grown == 0,
+        CHECK_MSG(r->n_ranks > r->n_replicas || r->n_pool_growths == 0,
                   "%s: no messages, and more buffers than predicted", name);
-        if (r->n_grown > 0) {
+        if (r->n_pool_growths > 0) {
             bytes[0] -= m->predicted[LH_MEMORY_BUFFERS];
             bytes[1] -= m->measured[LH_MEMORY_BUFFERS];
         }

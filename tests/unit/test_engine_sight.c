@@ -11,33 +11,33 @@
 
 enum { MOST_RANKS = 8 };
 
-typedef struct stage {
+typedef struct stage_memory {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     lh_exec *exec;
     lh_timeline *t;
     lhi_device *device;
     lhi_job job;
-    lhi_sight *sight;
-    lhi_seen_part parts[MOST_RANKS];
+    lhi_iteration_observation *sight;
+    lhi_rank_observation parts[MOST_RANKS];
 } stage;
 
 /* Rows of one rank, as they are by the simulator, `later_ns` by its clock. */
-static lhi_seen_row *rows_of(const stage *s, uint32_t rank, int64_t later_ns)
+static lhi_pass_observation *rows_of(const stage *s, uint32_t rank, int64_t later_ns)
 {
     uint32_t n, n_messages;
     const lh_timeline_run *runs = lh_timeline_runs(s->t, rank, &n);
     const lh_message *all = lh_timeline_messages(s->t, &n_messages);
-    lhi_seen_row *rows = calloc(n, sizeof *rows);
+    lhi_pass_observation *rows = calloc(n, sizeof *rows);
     for (uint32_t i = 0; i < n; i++) {
-        rows[i].could_ns = runs[i].start_ns + later_ns;
+        rows[i].ready_ns = runs[i].start_ns + later_ns;
         rows[i].ended_ns = runs[i].end_ns + later_ns;
         rows[i].free_ns = runs[i].issued_ns + later_ns;
         if (runs[i].message == LH_NONE)
             continue;
         const lh_message *m = &all[runs[i].message];
-        rows[i].handed_ns = m->ready_ns;
-        rows[i].began_ns = s->job.emulates ? m->depart_ns : m->ready_ns;
+        rows[i].handed_over_ns = m->ready_ns;
+        rows[i].transfer_start_ns = s->job.emulates ? m->depart_ns : m->ready_ns;
         rows[i].arrived_ns = m->arrive_ns + later_ns;
     }
     return rows;
@@ -65,14 +65,14 @@ static void set_up(stage *s, lh_receives receives, uint32_t coupled,
     const lh_exec_options how = {
         .size = sizeof how, .receives = receives, .coupled_queue = coupled};
     CHECK_OK(lh_exec_make(s->pipeline, s->schedule, &how, &s->exec, &err), err);
-    const lh_sim_options sim = lhi_exec_sim(s->exec);
+    const lh_sim_options sim = lhi_exec_sim_options(s->exec);
     CHECK_OK(lh_simulate(s->pipeline, s->schedule, &sim, &s->t, &err), err);
     CHECK_OK(lhi_device_timed(s->pipeline, 0, 640, 0, &s->device, &err), err);
     s->job = (lhi_job){.pipeline = s->pipeline,
                        .exec = s->exec,
                        .grid = {3, n_replicas, 1, 1, 1, 1},
                        .emulates = emulates};
-    CHECK_OK(lhi_sight_make(&s->job, s->device, &s->sight, &err), err);
+    CHECK_OK(lhi_iteration_observation_make(&s->job, s->device, &s->sight, &err), err);
     for (uint32_t r = 0; r < 3 * n_replicas; r++) {
         s->parts[r].rows = rows_of(s, r % 3, 0);
         s->parts[r].head.n_passes = s->exec->ranks[r % 3].n_passes;
@@ -83,7 +83,7 @@ static void tear_down(stage *s)
 {
     for (uint32_t r = 0; r < MOST_RANKS; r++)
         free(s->parts[r].rows);
-    lhi_sight_free(s->sight);
+    lhi_iteration_observation_free(s->sight);
     s->device->ops->close(s->device);
     lh_timeline_free(s->t);
     lh_exec_free(s->exec);
@@ -91,17 +91,17 @@ static void tear_down(stage *s)
     lh_pipeline_free(s->pipeline);
 }
 
-static lh_seen merge(stage *s)
+static lh_observation merge(stage *s)
 {
     lh_error err = {0};
-    lh_seen seen = {0};
-    CHECK_OK(lhi_sight_merge(s->sight, s->exec, s->parts, 3, &seen, &err), err);
+    lh_observation seen = {0};
+    CHECK_OK(lhi_iteration_observation_merge(s->sight, s->exec, s->parts, 3, &seen, &err), err);
     CHECK_INT(seen.step, 3);
     return seen;
 }
 
 /* The message of the iteration that is `m`; NULL: it is not there. */
-static const lh_seen_message *find(const lh_seen *seen, const lh_message *m)
+static const lh_observed_message *find(const lh_observation *seen, const lh_message *m)
 {
     for (size_t i = 0; i < seen->n_messages; i++)
         if (seen->messages[i].link == m->link &&
@@ -126,11 +126,11 @@ static void messages_are_as_simulated(void)
         stage s;
         uint32_t n;
         set_up(&s, ways[w].receives, ways[w].coupled, ways[w].emulates, 1);
-        const lh_seen seen = merge(&s);
+        const lh_observation seen = merge(&s);
         const lh_message *all = lh_timeline_messages(s.t, &n);
         CHECK_INT(seen.n_messages, n);
         for (uint32_t i = 0; i < n; i++) {
-            const lh_seen_message *x = find(&seen, &all[i]);
+            const lh_observed_message *x = find(&seen, &all[i]);
             CHECK(x != NULL);
             if (!x)
                 continue;
@@ -171,7 +171,7 @@ static void the_slowest_replica_counts(void)
     s.parts[4].rows[at].arrived_ns += 77; /* of the second replica */
     s.parts[1].rows[last].ended_ns += 55; /* of the first */
     s.parts[4].rows[last].ended_ns += 66;
-    lh_seen seen = merge(&s);
+    lh_observation seen = merge(&s);
     size_t n_later = 0;
     int64_t longest = 0;
     for (size_t i = 0; i < seen.n_messages; i++)
@@ -181,15 +181,15 @@ static void the_slowest_replica_counts(void)
             longest = seen.passes[i].ns % 1000000;
     CHECK_INT(n_later, 1);
     CHECK_INT(longest, 66);
-    CHECK(!lhi_sight_clocks(s.parts, 3, clocks));
+    CHECK(!lhi_iteration_observation_find_clocks(s.parts, 3, clocks));
     /* By two clocks nobody can say which message took longest. */
     s.parts[4].head.clock = 9;
     seen = merge(&s);
     for (size_t i = 0; i < seen.n_messages; i++)
         CHECK_INT(seen.messages[i].arrived_ns % 1000000, 0);
-    CHECK(!lhi_sight_clocks(s.parts, 3, clocks));
+    CHECK(!lhi_iteration_observation_find_clocks(s.parts, 3, clocks));
     s.parts[1].head.clock = 9;
-    CHECK(lhi_sight_clocks(s.parts, 3, clocks));
+    CHECK(lhi_iteration_observation_find_clocks(s.parts, 3, clocks));
     CHECK(clocks[0] == 0 && clocks[1] == 1 && clocks[2] == 0);
     tear_down(&s);
 }
@@ -208,15 +208,15 @@ static void clocks_that_differ_change_no_entry(void)
     for (uint32_t r = 0; r < 3; r += 2)
         for (uint32_t i = 0; i < s.parts[r].head.n_passes; i++)
             if (s.parts[r].rows[i].arrived_ns) {
-                s.parts[r].rows[i].handed_ns += 5000000000;
-                s.parts[r].rows[i].began_ns += 5000000000;
+                s.parts[r].rows[i].handed_over_ns += 5000000000;
+                s.parts[r].rows[i].transfer_start_ns += 5000000000;
             }
-    const lh_seen seen = merge(&s);
+    const lh_observation seen = merge(&s);
     for (uint32_t i = 0; i < n; i++) {
         const int64_t by_sender = all[i].from == 1 ? 5000000000 : 0;
         lh_message at = all[i];
         at.arrive_ns += all[i].to == 1 ? 5000000000 : 0;
-        const lh_seen_message *x = find(&seen, &at);
+        const lh_observed_message *x = find(&seen, &at);
         CHECK(x && x->entered_ns == all[i].depart_ns + by_sender);
     }
     tear_down(&s);
@@ -225,13 +225,13 @@ static void clocks_that_differ_change_no_entry(void)
 static void what_is_gathered_is_told_but_parts(void)
 {
     stage s;
-    lhi_played played[] = {{1, false, LH_NONE, 1, 2, 5, 9, 0},
+    lhi_collective_record played[] = {{1, false, LH_NONE, 1, 2, 5, 9, 0},
                            {1, true, LH_NONE, 1, 12, 15, 20, 0},
                            {1, true, 4, 1, 12, 15, 20, 0}};
     set_up(&s, LH_RECEIVES_EARLY, 0, true, 1);
-    s.parts[1].played = played;
-    s.parts[1].head.n_played = 3;
-    const lh_seen seen = merge(&s);
+    s.parts[1].collectives = played;
+    s.parts[1].head.n_collectives = 3;
+    const lh_observation seen = merge(&s);
     CHECK_INT(seen.n_collectives, 2);
     CHECK(seen.collectives[0].chunk == 1 && seen.collectives[0].ns == 7);
     CHECK(!seen.collectives[0].is_reduce_scatter);

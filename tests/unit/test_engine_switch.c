@@ -226,7 +226,7 @@ static void coupled_ranks(void)
     lh_pipeline *p = two_devices(4);
     const lh_exec_options how = {.size = sizeof how,
                                  .receives = LH_RECEIVES_LATE,
-                                 .own_receives = true,
+                                 .override_receives = true,
                                  .coupled_queue = 1};
     schedules all = all_schedules(p, LH_RECEIVES_LATE);
     script s = {.every = 1, .exec = &how};

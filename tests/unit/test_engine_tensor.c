@@ -105,16 +105,16 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
                 (s->again << i % 7 | s->again >> (7 - i % 7)) & LH_PART_ALL;
         m.model = &model;
         m.first_layers = first_layers;
-        m.again = again;
+        m.recompute = again;
         m.micro_batch = SEQUENCES;
         m.sequence = SEQUENCE;
         m.replicas = s->replicas;
         m.tensor = s->tensor;
         m.context = s->context;
-        m.by_layer = s->zero >= 2 && s->replicas * s->context > 1;
-        m.sharded_gradients = m.by_layer;
+        m.per_layer_sharding = s->zero >= 2 && s->replicas * s->context > 1;
+        m.sharded_gradients = m.per_layer_sharding;
         m.sites = s->hybrid ? sites : NULL;
-        m.sharded_parameters = m.by_layer && s->zero == 3;
+        m.sharded_parameters = m.per_layer_sharding && s->zero == 3;
         m.seed = 5;
         m.data = text_path;
         m.rate = m.min_rate = 3e-4;
@@ -124,7 +124,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
         m.resume = s->resume;
         m.emulate_links = s->links;
         m.no_sequence_parallel = s->whole;
-        m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group){1000, 0.01};
+        m.groups[LH_TRAIN_GROUP_TENSOR] = (lh_train_group_link){1000, 0.01};
         m.validation = 0.2;
         m.validate_every = STEPS / 2;
         lh_train_options o = {
@@ -175,7 +175,7 @@ static void one_rank(void)
 static void check_memory(const lh_train_result *r, const char *name)
 {
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     CHECK_INT(n, r->n_ranks);
     for (uint32_t i = 0; i < n; i++) {
         const lh_train_memory *m = &all[i];
@@ -209,9 +209,9 @@ static void check_same(const setup *s, const lh_train_result *r, uint32_t from,
         CHECK_MSG(fabs(it->loss - w->loss) < 1e-6,
                   "%s: step %u: loss %.9f, not %.9f", name, (unsigned)it->step,
                   it->loss, w->loss);
-        CHECK_MSG(fabs(it->norm / w->norm - 1) < 1e-4,
+        CHECK_MSG(fabs(it->gradient_norm / w->gradient_norm - 1) < 1e-4,
                   "%s: step %u: norm %.9f, not %.9f", name, (unsigned)it->step,
-                  it->norm, w->norm);
+                  it->gradient_norm, w->gradient_norm);
         CHECK_INT(it->tokens, MICROBATCHES * SEQUENCES * SEQUENCE);
         CHECK(isfinite(w->validation_loss) == isfinite(it->validation_loss));
         if (isfinite(w->validation_loss))

@@ -30,7 +30,7 @@ static void *real_rank(void *of)
     duel *d = of;
     lhi_rank_result result = {0};
     d->status =
-        lhi_rank_run(d->nets[d->real], lhi_job_rank, &d->job, &result, &d->err);
+        lhi_rank_run(d->nets[d->real], lhi_job_run_rank, &d->job, &result, &d->err);
     free(result.text);
     return NULL;
 }
@@ -59,7 +59,7 @@ static void begin_duel(duel *d, uint32_t real)
                        .o = {.size = sizeof d->job.o,
                              .steps = 3,
                              .message_bytes = BYTES,
-                             .slip_ns = 1000000000,
+                             .tolerated_lateness_ns = 1000000000,
                              .real_links = true,
                              .context = &d->script,
                              .reschedule = real ? NULL : next_schedule,
@@ -115,8 +115,8 @@ static lhi_command hear_command(duel *d, uint64_t turn)
 
 static void tell_done(duel *d, uint64_t turn)
 {
-    unsigned char bytes[LHI_DONE_BYTES];
-    lhi_done_write(&(lhi_done){.loss = NAN}, bytes);
+    unsigned char bytes[LHI_COMMAND_REPORT_BYTES];
+    lhi_command_report_write(&(lhi_command_report){.loss = NAN}, bytes);
     send_bytes(d, LHI_TAG_DONE, turn, 0, bytes, sizeof bytes);
 }
 
@@ -140,9 +140,9 @@ static lhi_proposal hear_proposal(duel *d, uint64_t round)
     CHECK_INT(hear_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head),
               LH_OK);
     CHECK_OK(lhi_proposal_read(head, sizeof head, &p, &err), err);
-    char *text = malloc(lhi_texts_size(&p.texts) + 1);
+    char *text = malloc(lhi_proposal_texts_size(&p.texts) + 1);
     CHECK_INT(hear_bytes(d, LHI_TAG_SCHEDULE, round, 1, text,
-                         lhi_texts_size(&p.texts)),
+                         lhi_proposal_texts_size(&p.texts)),
               LH_OK);
     free(text);
     return p;
@@ -176,13 +176,13 @@ static void one_vote_against(void)
     }
     c = hear_command(&d, 16);
     CHECK(c.what == LHI_COMMAND_END && c.verdict == LHI_VERDICT_NONE);
-    unsigned char bytes[LHI_COUNTS_BYTES + 3 * LHI_RECORD_BYTES] = {0};
-    lhi_counts counts = {0};
+    unsigned char bytes[LHI_RECORD_COUNTS_BYTES + 3 * LHI_PASS_RECORD_BYTES] = {0};
+    lhi_record_counts counts = {0};
     lh_schedule_order(d.script.own.all[1], 1, &counts.n_passes);
-    lhi_counts_write(&counts, bytes);
-    send_bytes(&d, LHI_TAG_RECORD, 17, 0, bytes, LHI_COUNTS_BYTES);
-    send_bytes(&d, LHI_TAG_RECORD, 18, 0, bytes + LHI_COUNTS_BYTES,
-               counts.n_passes * LHI_RECORD_BYTES);
+    lhi_record_counts_write(&counts, bytes);
+    send_bytes(&d, LHI_TAG_RECORD, 17, 0, bytes, LHI_RECORD_COUNTS_BYTES);
+    send_bytes(&d, LHI_TAG_RECORD, 18, 0, bytes + LHI_RECORD_COUNTS_BYTES,
+               counts.n_passes * LHI_PASS_RECORD_BYTES);
     end_duel(&d);
     CHECK_OK(d.status, d.err);
     CHECK_INT(d.script.n_told, 3);
@@ -222,13 +222,13 @@ static void propose(duel *d, uint64_t round, uint64_t step, const char *text,
 {
     char both[400];
     unsigned char head[LHI_PROPOSAL_BYTES];
-    const lhi_texts texts = {(uint32_t)strlen(text), 0,
+    const lhi_proposal_texts texts = {(uint32_t)strlen(text), 0,
                              (uint32_t)strlen(paths), 0};
     snprintf(both, sizeof both, "%s%s", text, paths);
     lhi_proposal_write(&(lhi_proposal){step, texts}, head);
     send_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head);
     if (texts.n_rows)
-        send_bytes(d, LHI_TAG_SCHEDULE, round, 1, both, lhi_texts_size(&texts));
+        send_bytes(d, LHI_TAG_SCHEDULE, round, 1, both, lhi_proposal_texts_size(&texts));
 }
 
 static lhi_vote hear_vote(duel *d, uint64_t round)
@@ -263,7 +263,7 @@ static void bad_schedules_from_rank_0(void)
     begin_duel(&d, 1);
     for (uint32_t k = 0; k < N; k++) {
         lhi_command c = {.what = LHI_COMMAND_STEP, .step = k, .proposes = true};
-        unsigned char bytes[BYTES] = {0}, done[LHI_DONE_BYTES];
+        unsigned char bytes[BYTES] = {0}, done[LHI_COMMAND_REPORT_BYTES];
         c.verdict = k ? LHI_VERDICT_DROP : LHI_VERDICT_NONE;
         tell_command(&d, 4 * k, &c);
         propose(&d, k + 1, k + 1, all[k].text, all[k].paths);
@@ -283,9 +283,9 @@ static void bad_schedules_from_rank_0(void)
     tell_command(
         &d, 4 * N,
         &(lhi_command){.what = LHI_COMMAND_END, .verdict = LHI_VERDICT_DROP});
-    unsigned char rest[LHI_COUNTS_BYTES + 2 * LHI_RECORD_BYTES];
-    hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 1, 0, rest, LHI_COUNTS_BYTES);
-    hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 2, 0, rest, 2 * LHI_RECORD_BYTES);
+    unsigned char rest[LHI_RECORD_COUNTS_BYTES + 2 * LHI_PASS_RECORD_BYTES];
+    hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 1, 0, rest, LHI_RECORD_COUNTS_BYTES);
+    hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 2, 0, rest, 2 * LHI_PASS_RECORD_BYTES);
     end_duel(&d);
     CHECK_OK(d.status, d.err);
 }
@@ -321,7 +321,7 @@ static void commands_out_of_order(void)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         duel d;
-        unsigned char done[LHI_DONE_BYTES];
+        unsigned char done[LHI_COMMAND_REPORT_BYTES];
         begin_duel(&d, 1);
         tell_command(&d, 0, &all[i].first);
         if (all[i].text) {

@@ -61,11 +61,11 @@ static const char *print_letter(const void *member, char *text)
     return text;
 }
 
-static lh_status read_wax(const lhi_reading *r, const lhi_node *node,
+static lh_status read_wax(const lhi_read_context *r, const lhi_node *node,
                           void *owner, lh_error *err)
 {
     cycle *c = owner;
-    LHI_TRY(lhi_get_int(r->doc, node, 0, 9, &c->wax, err));
+    LHI_TRY(lhi_node_get_int(r->doc, node, 0, 9, &c->wax, err));
     c->wax += *(const int64_t *)r->context;
     return LH_OK;
 }
@@ -83,21 +83,21 @@ static json_t *write_area(const void *owner, const void *context)
     return json_integer(c->frame.height * c->frame.width);
 }
 
-static void start_cycle(const lhi_reading *r, void *it)
+static void start_cycle(const lhi_read_context *r, void *it)
 {
     (void)r;
     ((cycle *)it)->seed = 77;
 }
 
-static lh_status check_cycle(const lhi_reading *r, const lhi_node *map,
+static lh_status check_cycle(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
     const cycle *c = it;
-    const lhi_node *node = lhi_find(map, "area");
+    const lhi_node *node = lhi_node_find(map, "area");
     int64_t said;
     if (!node)
         return LH_OK;
-    LHI_TRY(lhi_get_int(r->doc, node, 0, INT64_MAX, &said, err));
+    LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT64_MAX, &said, err));
     if (said == c->frame.height * c->frame.width)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "is not height x width");
@@ -106,59 +106,59 @@ static lh_status check_cycle(const lhi_reading *r, const lhi_node *map,
 static const char *const colours[] = {"red", "green", NULL};
 static const char *const drives[] = {"chain", "gears", NULL};
 
-static const lhi_field wheel_rows[] = {
-    {"spokes", LHI_WHOLE(wheel, spokes), .least = 3, .most = 99},
-    {"maker", LHI_TEXT(wheel, maker), .least = 1},
+static const lhi_schema_field wheel_rows[] = {
+    {"spokes", LHI_INTEGER(wheel, spokes), .least = 3, .most = 99},
+    {"maker", LHI_STRING(wheel, maker), .least = 1},
 };
-static const lhi_table wheel_table = {LHI_ROWS("wheel", wheel, wheel_rows)};
-static const lhi_field bell_rows[] = {
+static const lhi_schema wheel_table = {LHI_ROWS("wheel", wheel, wheel_rows)};
+static const lhi_schema_field bell_rows[] = {
     {"tone", LHI_REAL(bell, tone), .low = 0.5, .high = 20},
 };
-static const lhi_table bell_table = {LHI_ROWS("bell", bell, bell_rows)};
-static const lhi_field frame_rows[] = {
+static const lhi_schema bell_table = {LHI_ROWS("bell", bell, bell_rows)};
+static const lhi_schema_field frame_rows[] = {
     {"height", LHI_TIME(frame, height)},
-    {"width", LHI_TIME(frame, width), .when = LHI_KEPT},
+    {"width", LHI_TIME(frame, width), .when = LHI_DEFAULTED},
 };
-static const lhi_table frame_table = {LHI_ROWS("frame", frame, frame_rows)};
-static const lhi_field sale_rows[] = {
+static const lhi_schema frame_table = {LHI_ROWS("frame", frame, frame_rows)};
+static const lhi_schema_field sale_rows[] = {
     {"price", LHI_REAL(cycle, price), .low = -1, .high = 1e6},
-    {"sold_s", LHI_SECONDS(cycle, sold_ns), .high = 9e9, .when = LHI_OR_NULL,
+    {"sold_s", LHI_SECONDS(cycle, sold_ns), .high = 9e9, .when = LHI_NULLABLE,
      .absent = -1},
 };
-static const lhi_table sale_table = {LHI_ROWS("sale", cycle, sale_rows)};
+static const lhi_schema sale_table = {LHI_ROWS("sale", cycle, sale_rows)};
 
-static const lhi_field cycle_rows[] = {
-    {"name", LHI_TEXT(cycle, name), .quoted = true},
-    {"note", LHI_TEXT(cycle, note), .when = LHI_LEFT_OUT},
-    {"paint", LHI_NAME(cycle, paint), .least = RED, .names = colours},
+static const lhi_schema_field cycle_rows[] = {
+    {"name", LHI_STRING(cycle, name), .quoted = true},
+    {"note", LHI_STRING(cycle, note), .when = LHI_OPTIONAL},
+    {"paint", LHI_ENUM(cycle, paint), .least = RED, .names = colours},
     {"electric", LHI_BOOL(cycle, electric)},
-    {"drive", LHI_NAME(cycle, geared), .names = drives, .when = LHI_LEFT_OUT},
-    {"sale", LHI_PART(cycle), .table = &sale_table},
-    {"range", LHI_REAL(cycle, range), .high = 1e3, .when = LHI_LEFT_OUT},
+    {"drive", LHI_ENUM(cycle, geared), .names = drives, .when = LHI_OPTIONAL},
+    {"sale", LHI_NESTED_MAP(cycle), .table = &sale_table},
+    {"range", LHI_REAL(cycle, range), .high = 1e3, .when = LHI_OPTIONAL},
     {"built_s", LHI_SECONDS(cycle, built_ns), .high = 9e8},
     {"mean_s", LHI_SECONDS(cycle, mean_ns), .high = 9e8},
-    {"gbps", LHI_GBPS(cycle, bytes_per_s), .high = 1e9, .when = LHI_OR_NULL},
+    {"gbps", LHI_GBPS(cycle, bytes_per_s), .high = 1e9, .when = LHI_NULLABLE},
     {"kib", LHI_NUMBER(cycle, bytes), .high = 1e9, .scale = 1024,
-     .when = LHI_LEFT_OUT},
-    {"nap_us", LHI_SPAN(cycle, nap_ns), .scale = 1e3, .when = LHI_LEFT_OUT},
-    {"serial", LHI_WHOLE(cycle, serial), .least = INT64_MIN, .most = INT64_MAX},
-    {"seed", LHI_WHOLE(cycle, seed), .least = INT64_MIN, .most = INT64_MAX,
-     .when = LHI_KEPT},
-    {"doors", LHI_WORD(cycle, doors), .form = "a letter", .parse = parse_letter,
-     .print = print_letter, LHI_UNLESS(cycle, electric, false)},
-    {"area", LHI_ALSO(cycle), .write = write_area},
-    {NULL, LHI_SPREAD(cycle, frame), .table = &frame_table},
-    {"bell", LHI_STRUCT_AT(cycle, bell), .table = &bell_table,
-     .when = LHI_LEFT_OUT},
+     .when = LHI_OPTIONAL},
+    {"nap_us", LHI_SHORT_TIME(cycle, nap_ns), .scale = 1e3, .when = LHI_OPTIONAL},
+    {"serial", LHI_INTEGER(cycle, serial), .least = INT64_MIN, .most = INT64_MAX},
+    {"seed", LHI_INTEGER(cycle, seed), .least = INT64_MIN, .most = INT64_MAX,
+     .when = LHI_DEFAULTED},
+    {"doors", LHI_TEXT_FORM(cycle, doors), .description = "a letter", .parse = parse_letter,
+     .print = print_letter, LHI_OMIT_IF(cycle, electric, false)},
+    {"area", LHI_DERIVED(cycle), .write = write_area},
+    {NULL, LHI_INLINED(cycle, frame), .table = &frame_table},
+    {"bell", LHI_STRUCT_POINTER(cycle, bell), .table = &bell_table,
+     .when = LHI_OPTIONAL},
     {"wheels", LHI_LIST(cycle, wheels, n_wheels), .table = &wheel_table,
-     .fewest = 1, .longest = 2},
-    {"gears", LHI_LIST(cycle, gears, n_gears), .of = LHI_F_WHOLE, .least = 1,
-     .most = 50, .when = LHI_LEFT_OUT},
-    {"trips_s", LHI_LIST(cycle, trips_ns, n_trips), .of = LHI_F_SECONDS,
+     .min_items = 1, .max_items = 2},
+    {"gears", LHI_LIST(cycle, gears, n_gears), .item_type = LHI_FIELD_INTEGER, .least = 1,
+     .most = 50, .when = LHI_OPTIONAL},
+    {"trips_s", LHI_LIST(cycle, trips_ns, n_trips), .item_type = LHI_FIELD_SECONDS,
      .high = 9e9, .absent = -1, .null_items = true},
-    {"wax", LHI_OWN(cycle), .read = read_wax, .write = write_wax},
+    {"wax", LHI_CUSTOM(cycle), .read = read_wax, .write = write_wax},
 };
-static const lhi_table cycle_table = {LHI_ROWS("cycle", cycle, cycle_rows),
+static const lhi_schema cycle_table = {LHI_ROWS("cycle", cycle, cycle_rows),
                                       start_cycle, check_cycle};
 
 static const char whole_text[] = "{\n"
@@ -225,8 +225,8 @@ static lh_status read_cycle(const char *text, int64_t unit_ns, lhi_doc **doc,
         *mem ? lhi_doc_parse(text, strlen(text), "f", LHI_INPUT_JOB, doc, err)
              : LH_ENOMEM;
     if (status == LH_OK) {
-        lhi_reading r = {*doc, *mem, unit_ns, &grease};
-        status = lhi_fields_read(&r, (*doc)->root, &cycle_table, out, err);
+        lhi_read_context r = {*doc, *mem, unit_ns, &grease};
+        status = lhi_schema_read(&r, (*doc)->root, &cycle_table, out, err);
     }
     if (status != LH_OK) {
         lhi_arena_free(*mem);
@@ -262,7 +262,7 @@ static void what_is_written_reads_back(void)
     CHECK_INT(c.trips_ns[1], -1);
     CHECK_INT(c.wax, 1004);
     char *text = NULL;
-    CHECK_OK(lhi_json_text(lhi_fields_write(&cycle_table, &c, &grease), &text,
+    CHECK_OK(lhi_json_format(lhi_schema_write(&cycle_table, &c, &grease), &text,
                            NULL, &err),
              err);
     CHECK_STR(text, whole_text);
@@ -283,7 +283,7 @@ static void what_is_absent_is_not_written(void)
     CHECK_INT(c.seed, 77);
     CHECK_INT(c.frame.height, 2000);
     CHECK(!c.bell && !c.note && !c.geared && c.n_trips == 0);
-    json_t *map = lhi_fields_write(&cycle_table, &c, &grease);
+    json_t *map = lhi_schema_write(&cycle_table, &c, &grease);
     static const char *const gone[] = {"note",  "drive", "range",
                                        "doors", "bell",  "gears"};
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
@@ -297,16 +297,16 @@ static void what_is_absent_is_not_written(void)
 
 static void numbers_names_and_words_as_plain_text(void)
 {
-    static const lhi_field rows[] = {
-        {"serial", LHI_WHOLE(cycle, serial)},
-        {"drive", LHI_NAME(cycle, geared), .names = drives},
-        {"note", LHI_TEXT(cycle, note), .when = LHI_LEFT_OUT},
-        {"doors", LHI_WORD(cycle, doors), .print = print_letter},
+    static const lhi_schema_field rows[] = {
+        {"serial", LHI_INTEGER(cycle, serial)},
+        {"drive", LHI_ENUM(cycle, geared), .names = drives},
+        {"note", LHI_STRING(cycle, note), .when = LHI_OPTIONAL},
+        {"doors", LHI_TEXT_FORM(cycle, doors), .print = print_letter},
     };
-    static const lhi_table table = {LHI_ROWS("few", cycle, rows)};
+    static const lhi_schema table = {LHI_ROWS("few", cycle, rows)};
     cycle c = {.serial = -3, .doors = 1};
     lhi_text text = {0};
-    lhi_fields_add_text(&text, &table, &c);
+    lhi_schema_add_text(&text, &table, &c);
     CHECK_STR(text.data, "\"serial\":-3,\"drive\":\"chain\",\"doors\":\"b\"");
     lhi_text_fini(&text);
 }
@@ -387,20 +387,20 @@ static void refusals_name_file_line_and_key(void)
     refuse("wax: 0", "wax: 0, area: 1", "f:1: area: is not height x width");
 }
 
-static void count_rows(const lhi_table *table, const lhi_field *row, void *n)
+static void count_rows(const lhi_schema *table, const lhi_schema_field *row, void *n)
 {
     CHECK_INT(table->size, row->owner);
-    CHECK(lhi_fields_find(table, row->key) == row);
+    CHECK(lhi_schema_find_field(table, row->key) == row);
     ++*(int *)n;
 }
 
 static void all_rows_are_walked(void)
 {
     int n = 0;
-    lhi_fields_walk(&cycle_table, count_rows, &n);
+    lhi_schema_walk(&cycle_table, count_rows, &n);
     CHECK_INT(n, 21 + 2 + 2 + 1 + 2);
-    CHECK(lhi_fields_find(&cycle_table, "width") == &frame_rows[1]);
-    CHECK(lhi_fields_find(&cycle_table, "tone") == NULL);
+    CHECK(lhi_schema_find_field(&cycle_table, "width") == &frame_rows[1]);
+    CHECK(lhi_schema_find_field(&cycle_table, "tone") == NULL);
 }
 
 static void any_allocation_may_fail(void)
@@ -413,7 +413,7 @@ static void any_allocation_may_fail(void)
         char *text = NULL;
         status = read_cycle(whole_text, 1, &doc, &mem, &c, &err);
         if (status == LH_OK) {
-            status = lhi_json_text(lhi_fields_write(&cycle_table, &c, &grease),
+            status = lhi_json_format(lhi_schema_write(&cycle_table, &c, &grease),
                                    &text, NULL, &err);
             lhi_doc_free(doc);
             lhi_arena_free(mem);

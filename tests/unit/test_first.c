@@ -11,7 +11,7 @@ enum { MOST = 70 };
 
 typedef struct model {
     lhi_arena *mem;
-    lhi_first first;
+    lhi_earliest_machine first;
     uint32_t n;
     int64_t end[MOST];
     bool stale[MOST];
@@ -19,7 +19,7 @@ typedef struct model {
 
 static void begin(model *m)
 {
-    lhi_first_begin(&m->first);
+    lhi_earliest_machine_reset(&m->first);
     for (uint32_t i = 0; i < m->n; i++) {
         m->end[i] = FAR;
         m->stale[i] = true;
@@ -30,7 +30,7 @@ static void make(model *m, uint32_t n)
 {
     lh_error err = {0};
     *m = (model){.mem = lhi_arena_make(0), .n = n};
-    CHECK_OK(lhi_first_make(&m->first, n, m->mem, &err), err);
+    CHECK_OK(lhi_earliest_machine_make(&m->first, n, m->mem, &err), err);
     begin(m);
 }
 
@@ -46,14 +46,14 @@ static uint32_t scan(const model *m)
 static void set(model *m, uint32_t machine, int64_t end)
 {
     m->end[machine] = end;
-    lhi_first_set(&m->first, machine, end);
-    CHECK_INT(lhi_first_get(&m->first), scan(m));
+    lhi_earliest_machine_set_end(&m->first, machine, end);
+    CHECK_INT(lhi_earliest_machine_get(&m->first), scan(m));
 }
 
 static void mark(model *m, uint32_t machine)
 {
     m->stale[machine] = true;
-    lhi_first_stale(&m->first, machine);
+    lhi_earliest_machine_mark_stale(&m->first, machine);
 }
 
 /* All that is to be looked at comes up, and no more; or only the first of it.
@@ -64,14 +64,14 @@ static void look(model *m, bool all)
     for (uint32_t i = 0; i < m->n; i++)
         left += m->stale[i];
     for (uint32_t take = all ? left : left > 0; take > 0; take--, left--) {
-        uint32_t i = lhi_first_next(&m->first);
+        uint32_t i = lhi_earliest_machine_take_stale(&m->first);
         CHECK_MSG(i < m->n && m->stale[i], "%u is not to be looked at", i);
         if (test_state.bad)
             return;
         m->stale[i] = false;
     }
     if (left == 0)
-        CHECK_INT(lhi_first_next(&m->first), NONE);
+        CHECK_INT(lhi_earliest_machine_take_stale(&m->first), NONE);
 }
 
 /* Few ends: many are equal. */
@@ -119,13 +119,13 @@ static void as_a_scan_says(void)
     for (uint32_t n = 1; n <= MOST && !test_state.bad; n++) {
         model m;
         make(&m, n);
-        CHECK_INT(lhi_first_get(&m.first), NONE);
+        CHECK_INT(lhi_earliest_machine_get(&m.first), NONE);
         look(&m, true);
         for (int round = 0; round < 2; round++) {
             for (int i = 0; i < 1500 && !test_state.bad; i++)
                 step(&m, &r);
             begin(&m); /* nothing is left of what was */
-            CHECK_INT(lhi_first_get(&m.first), NONE);
+            CHECK_INT(lhi_earliest_machine_get(&m.first), NONE);
             if (round > 0)
                 look(&m, true);
         }
@@ -140,12 +140,12 @@ static void only_one(void)
     model m;
     make(&m, 1);
     set(&m, 0, 5);
-    CHECK_INT(lhi_first_get(&m.first), 0);
+    CHECK_INT(lhi_earliest_machine_get(&m.first), 0);
     set(&m, 0, 9);
     set(&m, 0, FAR);
-    CHECK_INT(lhi_first_get(&m.first), NONE);
+    CHECK_INT(lhi_earliest_machine_get(&m.first), NONE);
     set(&m, 0, 0);
-    CHECK_INT(lhi_first_get(&m.first), 0);
+    CHECK_INT(lhi_earliest_machine_get(&m.first), 0);
     lhi_arena_free(m.mem);
 }
 
@@ -157,15 +157,15 @@ static void ties(void)
         make(&m, n);
         for (uint32_t i = n; i-- > 0;) {
             set(&m, i, 4);
-            CHECK_INT(lhi_first_get(&m.first), i);
+            CHECK_INT(lhi_earliest_machine_get(&m.first), i);
         }
         for (uint32_t i = 0; i + 1 < n; i++) {
             set(&m, i, 4 + i % 2);
             set(&m, i, FAR);
-            CHECK_INT(lhi_first_get(&m.first), i + 1);
+            CHECK_INT(lhi_earliest_machine_get(&m.first), i + 1);
         }
         set(&m, n - 1, FAR);
-        CHECK_INT(lhi_first_get(&m.first), NONE);
+        CHECK_INT(lhi_earliest_machine_get(&m.first), NONE);
         lhi_arena_free(m.mem);
     }
 }

@@ -47,7 +47,7 @@ static void check_group(fixture *f, lh_cost_dimension dimension,
     lh_cost_group g = {0};
     bool seen[16] = {false};
 
-    CHECK_OK(lh_cost_group_of(&f->job, &f->layout, dimension, &f->slice, &g,
+    CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice, &g,
                               &f->err),
              f->err);
     CHECK_INT(g.size, size);
@@ -170,19 +170,19 @@ static void once_per_node(void)
 {
     fixture f;
     lhi_exchange exchange = {LH_DISPATCHER_DEEPEP, 4};
-    lhi_members m = {16, 1, {{0, 16, 4, 4, 1}}};
+    lhi_group_members m = {16, 1, {{0, 16, 4, 4, 1}}};
     lh_cost_options options;
     lhi_exchange_time t;
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
 
     fixture_init(&f, "mixtral-8x7b");
-    CHECK_OK(lhi_cost_options(&f.job, &f.options, &options, &f.err), f.err);
+    CHECK_OK(lhi_complete_cost_options(&f.job, &f.options, &options, &f.err), f.err);
     for (int k = 4; k <= 8; k += 4) {
         double once = k == 4 ? 3.0 / 4 : 3.0 / 8;
 
         exchange.copies = k;
         CHECK_OK(
-            lhi_all_to_all(&f.job, &m, &exchange, &options, &known, &t, &f.err),
+            lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options, &known, &t, &f.err),
             f.err);
         CHECK_NEAR(t.ns_per_byte, once / (0.985 * 50), 1e-12);
         /* To another node, and on it to another GPU. */
@@ -190,19 +190,19 @@ static void once_per_node(void)
     }
     exchange.dispatcher = LH_DISPATCHER_ALL_TO_ALL;
     CHECK_OK(
-        lhi_all_to_all(&f.job, &m, &exchange, &options, &known, &t, &f.err),
+        lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options, &known, &t, &f.err),
         f.err);
     CHECK_NEAR(t.ns_per_byte, 12.0 / 16 / (0.985 * 50), 1e-12);
     CHECK_NEAR(t.latency_ns, 8000, 0);
     lhi_exchange_paths paths;
-    CHECK_OK(lhi_all_to_all_paths(&f.job, &m, &options, &known, &paths, &f.err),
+    CHECK_OK(lhi_all_to_all_compute_path_times(&f.job, &m, &options, &known, &paths, &f.err),
              f.err);
     CHECK_NEAR(paths.far_ns_per_byte, 1 / (0.985 * 50), 1e-12);
     CHECK_NEAR(paths.near_ns_per_byte, 1 / fixture_node_rate(), 1e-12);
     CHECK_NEAR(paths.far_latency_ns, 8000, 0);
     CHECK_NEAR(paths.near_latency_ns, 3000, 0);
-    m.at[0].near = 16; /* one node */
-    CHECK_OK(lhi_all_to_all_paths(&f.job, &m, &options, &known, &paths, &f.err),
+    m.at[0].fewest_per_node = 16; /* one node */
+    CHECK_OK(lhi_all_to_all_compute_path_times(&f.job, &m, &options, &known, &paths, &f.err),
              f.err);
     CHECK(paths.far_ns_per_byte == 0 && paths.far_latency_ns == 0);
 }
@@ -230,7 +230,7 @@ typedef struct where {
     uint32_t datacenter, node;
 } where;
 
-typedef struct stage {
+typedef struct stage_memory {
     fixture f;
     lh_cost_site sites[MOST_SITES];
     lh_datacenter datacenters[MOST_SITES];
@@ -300,8 +300,8 @@ static bool random_stage(lhi_random *r, stage *s)
     s->f.slice.datacenter = s->sites[0].datacenter;
     s->f.slice.n_sites = n;
     s->f.slice.sites = s->sites;
-    s->f.slice.sharing = pick(r, 1, 2);
-    s->sharing = s->f.slice.sharing;
+    s->f.slice.n_sharing_ranks = pick(r, 1, 2);
+    s->sharing = s->f.slice.n_sharing_ranks;
     s->expert = l->expert;
     s->tensor = lh_layout_expert_tensor(l);
     s->block = s->expert * s->tensor;
@@ -365,27 +365,27 @@ static lhi_exchange_time naive_exchange(const stage *s, uint32_t dc)
 
 /* Of all groups with members in a datacenter; never less than is promised of
  * any. */
-static lhi_exchange_time slowest_exchange(const stage *s, const lhi_fold *fold,
+static lhi_exchange_time slowest_exchange(const stage *s, const lhi_group_layout *fold,
                                           uint32_t dc,
                                           const lhi_exchange *exchange)
 {
     lhi_exchange_time got = {0}, least;
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
     lh_cost_options options;
-    lhi_members m;
+    lhi_group_members m;
     lh_error err;
 
-    CHECK_OK(lhi_cost_options(&s->f.job, &s->f.options, &options, &err), err);
-    for (uint32_t i = 0; lhi_fold_senders(fold, dc, i, &m); i++) {
+    CHECK_OK(lhi_complete_cost_options(&s->f.job, &s->f.options, &options, &err), err);
+    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &m); i++) {
         lhi_exchange_time t;
 
         CHECK_OK(
-            lhi_all_to_all(&s->f.job, &m, exchange, &options, &known, &t, &err),
+            lhi_all_to_all_compute_time(&s->f.job, &m, exchange, &options, &known, &t, &err),
             err);
         got.ns_per_byte = fmax(got.ns_per_byte, t.ns_per_byte);
         got.latency_ns = fmax(got.latency_ns, t.latency_ns);
     }
-    CHECK_OK(lhi_all_to_all_least(&s->f.job, dc, s->expert, s->tensor, exchange,
+    CHECK_OK(lhi_all_to_all_compute_lower_bound(&s->f.job, dc, s->expert, s->tensor, exchange,
                                   &options, &least, &err),
              err);
     CHECK(least.ns_per_byte <= got.ns_per_byte * (1 + 1e-12) &&
@@ -394,16 +394,16 @@ static lhi_exchange_time slowest_exchange(const stage *s, const lhi_fold *fold,
 }
 
 /* Ranks are counted from each datacenter's first. */
-static void check_nodes(const stage *s, const lhi_fold *fold)
+static void check_nodes(const stage *s, const lhi_group_layout *fold)
 {
     uint32_t n[MOST_SITES] = {0};
     for (uint32_t r = 0; r < s->n; r++) {
         uint32_t dc = s->ranks[r].datacenter;
-        CHECK_INT(lhi_fold_node(fold, dc, n[dc]++), s->ranks[r].node);
+        CHECK_INT(lhi_group_layout_find_node(fold, dc, n[dc]++), s->ranks[r].node);
     }
 }
 
-static void check_senders(const stage *s, const lhi_fold *fold, uint32_t site)
+static void check_senders(const stage *s, const lhi_group_layout *fold, uint32_t site)
 {
     static const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
     static const lhi_exchange deepep = {LH_DISPATCHER_DEEPEP, 4};
@@ -425,7 +425,7 @@ static void count_place(const stage *s, uint32_t place, uint32_t *counts)
         counts[s->ranks[r].datacenter]++;
 }
 
-static bool is_kind(const lhi_copies *c, const uint32_t *counts)
+static bool is_kind(const lhi_expert_replicas *c, const uint32_t *counts)
 {
     uint32_t n = c->group.n_sites > 1 ? c->group.n_sites : 1, used = 0;
 
@@ -440,11 +440,11 @@ static bool is_kind(const lhi_copies *c, const uint32_t *counts)
     return used == n;
 }
 
-static void check_copies(const stage *s, const lhi_fold *fold)
+static void check_copies(const stage *s, const lhi_group_layout *fold)
 {
     uint32_t counts[MOST_SITES];
     double rings = 0, places = 0, across = -1;
-    lhi_copies c;
+    lhi_expert_replicas c;
 
     for (uint32_t place = 0; place < s->block; place++) {
         uint64_t alike = 0;
@@ -461,7 +461,7 @@ static void check_copies(const stage *s, const lhi_fold *fold)
                 least = counts[i];
         }
         rings += n > 1 ? least * s->sharing : 0;
-        for (uint32_t i = 0; lhi_fold_copies(fold, i, &c); i++)
+        for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &c); i++)
             if (c.n && is_kind(&c, counts)) {
                 alike -= c.n;
                 CHECK_INT(c.group.size, s->n / s->block);
@@ -469,7 +469,7 @@ static void check_copies(const stage *s, const lhi_fold *fold)
             }
         CHECK_INT(alike, 0);
     }
-    for (uint32_t i = 0; lhi_fold_copies(fold, i, &c); i++) {
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &c); i++) {
         places += (double)c.n;
         if (c.n && c.group.n_sites > 1)
             across = c.group.concurrent;
@@ -480,15 +480,15 @@ static void check_copies(const stage *s, const lhi_fold *fold)
 }
 
 /* Blocks that lie in several datacenters, each once. */
-static void check_across(const stage *s, const lhi_fold *fold)
+static void check_across(const stage *s, const lhi_group_layout *fold)
 {
     uint32_t want = 0, got = 0;
-    lhi_members m;
+    lhi_group_members m;
 
     for (uint32_t first = 0; first < s->n; first += s->block)
         want += s->ranks[first].datacenter !=
                 s->ranks[first + s->block - 1].datacenter;
-    while (lhi_fold_across(fold, got, &m)) {
+    while (lhi_group_layout_find_spanning_group(fold, got, &m)) {
         double sum = 0;
 
         for (uint32_t i = 0; i < m.n; i++)
@@ -507,13 +507,13 @@ static void every_rank_is_where_it_is_listed(void)
 
     for (uint32_t i = 0; i < CASES; i++) {
         stage s;
-        lhi_fold fold;
+        lhi_group_layout fold;
         lh_error err;
 
         if (!random_stage(&r, &s))
             continue;
         made++;
-        CHECK_OK(lhi_fold_of(&s.f.job, &s.f.layout, &s.f.slice, &fold, &err),
+        CHECK_OK(lhi_group_layout_build(&s.f.job, &s.f.layout, &s.f.slice, &fold, &err),
                  err);
         for (uint32_t site = 0; site < s.f.slice.n_sites; site++)
             check_senders(&s, &fold, site);

@@ -17,13 +17,13 @@
 
 typedef struct page {
     const char *name;
-    const lhi_table *tables[8]; /* of the structs that the file begins with */
+    const lhi_schema *tables[8]; /* of the structs that the file begins with */
     const char *besides[16];    /* in examples: of other pages */
     bool more; /* the page tells of keys that no table has yet */
 } page;
 
 static const page pages[] = {
-    {"pipeline.md", {&lhi_pipeline_table}, {NULL}, false},
+    {"pipeline.md", {&lhi_pipeline_schema}, {NULL}, false},
     {"certificate.md", {&lhi_certificate_table}, {NULL}, false},
     {"trace.md",
      {&lhi_trace_table, &lhi_trace_slice_table, &lhi_trace_run_table,
@@ -31,11 +31,11 @@ static const page pages[] = {
      {NULL},
      false},
     {"plan.md", {&lhi_plan_table}, {NULL}, false},
-    {"profile.md", {&lhi_profile_table}, {NULL}, false},
-    {"events.md", {&lhi_events_table}, {NULL}, false},
+    {"profile.md", {&lhi_profile_schema}, {NULL}, false},
+    {"events.md", {&lhi_events_schema}, {NULL}, false},
     {"ranks.md", {&lhi_rank_map_table}, {NULL}, false},
     {"job.md",
-     {&lhi_model_table, &lhi_framework_table, &lhi_job_link_table},
+     {&lhi_model_schema, &lhi_framework_schema, &lhi_job_link_schema},
      {NULL},
      true},
 };
@@ -79,7 +79,7 @@ static void compare_words(const char *word, size_t len, void *to)
     s->found |= strlen(s->key) == len && memcmp(s->key, word, len) == 0;
 }
 
-static void compare_keys(const lhi_table *table, const lhi_field *row, void *to)
+static void compare_keys(const lhi_schema *table, const lhi_schema_field *row, void *to)
 {
     search *s = to;
     (void)table;
@@ -90,11 +90,11 @@ typedef struct reading {
     const page *page;
     const char *text;
     bool besides; /* as in an example */
-    const lhi_field *seen[512];
+    const lhi_schema_field *seen[512];
     uint32_t n_keys, n_words;
 } reading;
 
-static void page_has_key(const lhi_table *table, const lhi_field *row, void *to)
+static void page_has_key(const lhi_schema *table, const lhi_schema_field *row, void *to)
 {
     reading *r = to;
     search s = {row->key, false};
@@ -117,7 +117,7 @@ static void table_has_word(const char *word, size_t len, void *to)
     snprintf(key, sizeof key, "%.*s", (int)len, word);
     search s = {key, false};
     for (int i = 0; r->page->tables[i]; i++)
-        lhi_fields_walk(r->page->tables[i], compare_keys, &s);
+        lhi_schema_walk(r->page->tables[i], compare_keys, &s);
     for (int i = 0; r->besides && r->page->besides[i]; i++)
         s.found |= strcmp(key, r->page->besides[i]) == 0;
     CHECK_MSG(s.found, "docs/formats/%s: `%s` is no key of that file",
@@ -154,7 +154,7 @@ static void pages_and_tables_name_the_same_keys(void)
             continue;
         reading r = {.page = &pages[i], .text = text};
         for (int t = 0; pages[i].tables[t]; t++)
-            lhi_fields_walk(pages[i].tables[t], page_has_key, &r);
+            lhi_schema_walk(pages[i].tables[t], page_has_key, &r);
         if (!pages[i].more)
             words_are_keys(&r);
         CHECK_MSG(r.n_keys > 8 && (pages[i].more || r.n_words > 8),

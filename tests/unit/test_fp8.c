@@ -364,7 +364,7 @@ static void each_key_counts(void)
                         .pipeline = 1,
                         .data = 4,
                         .micro_batch = 1};
-    lh_cost_slice slice = {.n_layers = 1};
+    lh_cost_layer_range slice = {.n_layers = 1};
 
     for (int i = 0; i < N_KEYS; i++) {
         lh_error err = {0};

@@ -168,7 +168,7 @@ static void same_costs(const lh_job *a, const lh_cost_options *with,
                         .data = 2,
                         .micro_batch = 2,
                         .chunks_per_device = 1};
-    lh_cost_slice slice = {.n_layers = 16, .embedding = true};
+    lh_cost_layer_range slice = {.n_layers = 16, .embedding = true};
     lh_cost x, y, plain;
     lh_error err;
     CHECK_OK(lh_cost_chunk(a, &layout, &slice, NULL, &plain, &err), err);

@@ -99,7 +99,7 @@ static void texts_are_what_the_file_has(void)
         lhi_doc_parse(text.data, text.len, "f", LHI_INPUT_PLAN, &doc, &err),
         err);
     uint32_t i = 0;
-    const lhi_node *items = doc ? lhi_find(doc->root, "items") : NULL;
+    const lhi_node *items = doc ? lhi_node_find(doc->root, "items") : NULL;
     for (const lhi_node *n = items ? items->first : NULL; n; n = n->next, i++) {
         const lhi_node *one = n->first, *two = one->next, *three = two->next;
         snprintf(want, sizeof want, "k%u", i % 700);
@@ -299,14 +299,14 @@ static void every_kind_has_its_size_in_the_documents(void)
     CHECK_OK(lhi_file_read(TEST_FORMATS "/README.md", MIB, &page, NULL, &err),
              err);
     for (int i = 0; i < LHI_N_INPUTS; i++) {
-        lhi_input kind = (lhi_input)i;
-        snprintf(row, sizeof row, "| %s | %zu MiB |", lhi_input_what(kind),
-                 lhi_input_bytes(kind) / MIB);
+        lhi_input_kind kind = (lhi_input_kind)i;
+        snprintf(row, sizeof row, "| %s | %zu MiB |", lhi_input_describe(kind),
+                 lhi_input_max_bytes(kind) / MIB);
         CHECK_HAS(page, row);
-        CHECK_OK(lhi_input_check(lhi_input_bytes(kind), "f", kind, &err), err);
-        CHECK_INT(lhi_input_check(lhi_input_bytes(kind) + 1, "f", kind, &err),
+        CHECK_OK(lhi_input_check_size(lhi_input_max_bytes(kind), "f", kind, &err), err);
+        CHECK_INT(lhi_input_check_size(lhi_input_max_bytes(kind) + 1, "f", kind, &err),
                   LH_EINPUT);
-        CHECK_HAS(err.text, lhi_input_what(kind));
+        CHECK_HAS(err.text, lhi_input_describe(kind));
     }
     lh_text_free(page);
 }

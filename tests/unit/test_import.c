@@ -103,7 +103,7 @@ static void all_is_there(void)
     CHECK_INT(job->layout.sites->n_groups, 1);
     CHECK_INT(in->n_ignored, 2);
     CHECK_STR(in->ignored[1], "seed");
-    CHECK(in->n_noted > 0);
+    CHECK(in->n_notes > 0);
     lh_job_free(job);
     lh_import_free(in);
 }
@@ -190,7 +190,7 @@ static void torchtitan_in_both_forms(void)
     CHECK_INT(job->layout.chunk_layers[0], 1);
     CHECK_INT(job->layout.chunk_layers[1], 26);
     CHECK_INT(job->model->experts, 64);
-    CHECK_INT(in->plan_for, LH_TARGET_ANY);
+    CHECK_INT(in->plan_target, LH_TARGET_ANY);
     CHECK_INT(in->n_ignored, 1);
     lh_job_free(job);
     lh_import_free(in);

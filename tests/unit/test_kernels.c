@@ -55,8 +55,8 @@ static void by_hand(void)
 static int64_t naive(const lh_kernel *kernels, uint32_t k, int placed)
 {
     int64_t longest = 0;
-    for (uint32_t i = 0; i < kernels[k].n_before; i++) {
-        int64_t one = naive(kernels, kernels[k].before[i], placed);
+    for (uint32_t i = 0; i < kernels[k].n_predecessors; i++) {
+        int64_t one = naive(kernels, kernels[k].predecessors[i], placed);
         longest = one > longest ? one : longest;
     }
     return longest + kernels[k].ns[placed];
@@ -75,9 +75,9 @@ static void random_lists(void)
             k[me].kind = (lh_kernel_kind)rng_below(&r, 3);
             k[me].ns[0] = rng_below(&r, 9);
             k[me].ns[1] = rng_below(&r, 9);
-            k[me].n_before = i ? rng_below(&r, 5) : 0;
-            k[me].before = before[me];
-            for (uint32_t j = 0; j < k[me].n_before; j++) {
+            k[me].n_predecessors = i ? rng_below(&r, 5) : 0;
+            k[me].predecessors = before[me];
+            for (uint32_t j = 0; j < k[me].n_predecessors; j++) {
                 uint32_t earlier = rng_below(&r, i);
                 before[me][j] = mirrored ? n - 1 - earlier : earlier;
             }
@@ -111,14 +111,14 @@ static void refused(void)
     static const uint32_t two[] = {AG0, F1}, itself[] = {F1}, none[] = {N};
     lh_kernel k[N];
     list_example(k);
-    k[F0].n_before = 2; /* f0 -> p -> f1 -> f0; b1 and after wait behind it */
-    k[F0].before = two;
+    k[F0].n_predecessors = 2; /* f0 -> p -> f1 -> f0; b1 and after wait behind it */
+    k[F0].predecessors = two;
     refuses(k, N, "waits for itself, in a circle of 3");
     list_example(k);
-    k[F1].before = itself;
+    k[F1].predecessors = itself;
     refuses(k, N, "kernel 3 waits for itself, in a circle of 1");
     list_example(k);
-    k[P].before = none;
+    k[P].predecessors = none;
     refuses(k, N, "kernel 2 comes after kernel 8, which does not exist");
     list_example(k);
     k[Q].ns[1] = -1;

@@ -71,16 +71,16 @@ static void move(uint32_t *layers, int i)
     }
 }
 
-static lhi_built build(const lh_job *job, const lhi_config *config,
-                       lhi_known *known)
+static lhi_built_layout build(const lh_job *job, const lhi_config *config,
+                       lhi_build_cache *known)
 {
-    lhi_built built = {0};
+    lhi_built_layout built = {0};
     lh_error err = {0};
-    CHECK_OK(lhi_layout_build_again(job, config, known, &built, &err), err);
+    CHECK_OK(lhi_layout_build_cached(job, config, known, &built, &err), err);
     return built;
 }
 
-static void check_same(const lhi_built *a, const lhi_built *b)
+static void check_same(const lhi_built_layout *a, const lhi_built_layout *b)
 {
     char *x = NULL, *y = NULL;
     lh_error err = {0};
@@ -89,7 +89,7 @@ static void check_same(const lhi_built *a, const lhi_built *b)
     CHECK_STR(x, y);
     CHECK_INT(a->optimizer_ns, b->optimizer_ns);
     CHECK_INT(a->overhead_ns, b->overhead_ns);
-    CHECK_INT(a->inside_ns, b->inside_ns);
+    CHECK_INT(a->communication_ns, b->communication_ns);
     CHECK_INT(a->source, b->source);
     lh_text_free(x);
     lh_text_free(y);
@@ -99,22 +99,22 @@ static void partitions_are_as_if_alone(void)
 {
     lh_job *job = make_job();
     lhi_config config = config_of(LH_SHARDING_FULL);
-    lhi_known *known = NULL;
+    lhi_build_cache *known = NULL;
     lh_error err = {0};
     uint32_t layers[CHUNKS];
-    CHECK_OK(lhi_known_make(&known, &err), err);
+    CHECK_OK(lhi_build_cache_make(&known, &err), err);
     for (int i = 0; i < CHUNKS; i++)
         layers[i] = LAYERS / CHUNKS;
     config.layers = layers;
     for (int i = 0; i < TRIES && job; i++) {
         move(layers, i);
-        lhi_built alone = build(job, &config, NULL);
-        lhi_built again = build(job, &config, known);
+        lhi_built_layout alone = build(job, &config, NULL);
+        lhi_built_layout again = build(job, &config, known);
         check_same(&alone, &again);
         lh_pipeline_free(alone.pipeline);
         lh_pipeline_free(again.pipeline);
     }
-    lhi_known_free(known);
+    lhi_build_cache_free(known);
     lh_job_free(job);
 }
 
@@ -124,25 +124,25 @@ static void what_is_known_is_used(void)
 {
     lh_job *job = make_job();
     lhi_config config = config_of(LH_SHARDING_FULL);
-    lhi_known *known = NULL;
+    lhi_build_cache *known = NULL;
     lh_error err = {0};
-    CHECK_OK(lhi_known_make(&known, &err), err);
+    CHECK_OK(lhi_build_cache_make(&known, &err), err);
     lh_pipeline_free(build(job, &config, known).pipeline);
     const uint32_t each = LAYERS / CHUNKS;
     for (uint32_t c = 0; c < CHUNKS && job; c++) {
         lh_cost cost = {0};
-        CHECK(lhi_known_cost(known, c, c * each, each, &cost));
+        CHECK(lhi_build_cache_find_cost(known, c, c * each, each, &cost));
         cost.f.total_ns += 1000 + c;
-        lhi_known_keep(known, c, c * each, each, &cost);
+        lhi_build_cache_add_cost(known, c, c * each, each, &cost);
     }
-    lhi_built alone = build(job, &config, NULL);
-    lhi_built again = build(job, &config, known);
+    lhi_built_layout alone = build(job, &config, NULL);
+    lhi_built_layout again = build(job, &config, known);
     for (uint32_t c = 0; c < CHUNKS && job; c++)
         CHECK_INT(again.pipeline->chunks[c].f_ns,
                   alone.pipeline->chunks[c].f_ns + 1000 + c);
     lh_pipeline_free(alone.pipeline);
     lh_pipeline_free(again.pipeline);
-    lhi_known_free(known);
+    lhi_build_cache_free(known);
     lh_job_free(job);
 }
 
@@ -150,57 +150,57 @@ static void places_are_found_once(void)
 {
     lh_job *job = make_job();
     lhi_config config = config_of(LH_SHARDING_FULL);
-    lhi_known *known = NULL;
-    lhi_places first = {0}, again = {0};
+    lhi_build_cache *known = NULL;
+    lhi_layout_placement first = {0}, again = {0};
     lh_error err = {0};
-    CHECK_OK(lhi_known_make(&known, &err), err);
-    CHECK_OK(lhi_known_places(known, job, &config.layout, &first, &err), err);
-    CHECK_OK(lhi_known_places(known, job, &config.layout, &again, &err), err);
+    CHECK_OK(lhi_build_cache_make(&known, &err), err);
+    CHECK_OK(lhi_build_cache_place(known, job, &config.layout, &first, &err), err);
+    CHECK_OK(lhi_build_cache_place(known, job, &config.layout, &again, &err), err);
     CHECK(first.ranks && first.ranks == again.ranks);
-    CHECK(first.spreads && first.spreads == again.spreads);
-    lhi_known_free(known);
+    CHECK(first.stages && first.stages == again.stages);
+    lhi_build_cache_free(known);
     lh_job_free(job);
 }
 
 static void what_is_kept_gives_way(void)
 {
-    lhi_known *known = NULL;
+    lhi_build_cache *known = NULL;
     lh_error err = {0};
     lh_cost cost = {.params = 7}, out = {0};
-    CHECK_OK(lhi_known_make(&known, &err), err);
-    CHECK(!lhi_known_cost(known, 0, 0, 0, &out));
-    lhi_known_keep(known, 3, 12, 4, &cost);
-    CHECK(lhi_known_cost(known, 3, 12, 4, &out));
+    CHECK_OK(lhi_build_cache_make(&known, &err), err);
+    CHECK(!lhi_build_cache_find_cost(known, 0, 0, 0, &out));
+    lhi_build_cache_add_cost(known, 3, 12, 4, &cost);
+    CHECK(lhi_build_cache_find_cost(known, 3, 12, 4, &out));
     CHECK_INT(out.params, 7);
     /* In the same place, but not the same. */
-    CHECK(!lhi_known_cost(known, 3 + 64, 12, 4, &out));
-    CHECK(!lhi_known_cost(known, 3, 12 + 8, 4, &out));
-    CHECK(!lhi_known_cost(known, 3, 12, 4 + 4, &out));
+    CHECK(!lhi_build_cache_find_cost(known, 3 + 64, 12, 4, &out));
+    CHECK(!lhi_build_cache_find_cost(known, 3, 12 + 8, 4, &out));
+    CHECK(!lhi_build_cache_find_cost(known, 3, 12, 4 + 4, &out));
     cost.params = 8;
-    lhi_known_keep(known, 3, 12 + 8, 4, &cost);
-    CHECK(!lhi_known_cost(known, 3, 12, 4, &out));
-    CHECK(lhi_known_cost(known, 3, 12 + 8, 4, &out));
+    lhi_build_cache_add_cost(known, 3, 12 + 8, 4, &cost);
+    CHECK(!lhi_build_cache_find_cost(known, 3, 12, 4, &out));
+    CHECK(lhi_build_cache_find_cost(known, 3, 12 + 8, 4, &out));
     CHECK_INT(out.params, 8);
-    lhi_known_free(known);
+    lhi_build_cache_free(known);
 }
 
 /* Each chunk of a pipeline over two datacenters, priced by itself. */
 static void check_costs(const lh_job *job, const lhi_config *config)
 {
-    lhi_known *known = NULL;
-    lhi_places places = {0};
+    lhi_build_cache *known = NULL;
+    lhi_layout_placement places = {0};
     lh_error err = {0};
-    lhi_built built = build(job, config, NULL);
+    lhi_built_layout built = build(job, config, NULL);
     const uint32_t n =
         config->layout.pipeline * config->layout.chunks_per_device;
     const lh_cost_options options = {.size = sizeof options,
                                      .estimate_missing = true};
-    CHECK_OK(lhi_known_make(&known, &err), err);
-    CHECK_OK(lhi_known_places(known, job, &config->layout, &places, &err), err);
-    for (uint32_t c = 0; c < n && built.pipeline && places.spreads; c++) {
-        const lhi_spread *spread =
-            &places.spreads[lhi_config_device(config, c)];
-        lh_cost_slice slice = lhi_config_slice(job, config, spread, c);
+    CHECK_OK(lhi_build_cache_make(&known, &err), err);
+    CHECK_OK(lhi_build_cache_place(known, job, &config->layout, &places, &err), err);
+    for (uint32_t c = 0; c < n && built.pipeline && places.stages; c++) {
+        const lhi_stage_placement *spread =
+            &places.stages[lhi_config_device(config, c)];
+        lh_cost_layer_range slice = lhi_config_slice(job, config, spread, c);
         const lh_chunk *chunk = &built.pipeline->chunks[c];
         lh_cost cost = {0};
         slice.datacenter = spread->sites[0].datacenter;
@@ -214,7 +214,7 @@ static void check_costs(const lh_job *job, const lhi_config *config)
         CHECK_INT(chunk->mem_w, -cost.weight_input_bytes);
     }
     lh_pipeline_free(built.pipeline);
-    lhi_known_free(known);
+    lhi_build_cache_free(known);
 }
 
 /* Layers with experts and without, near and far attention, unlike datacenters,
@@ -279,20 +279,20 @@ static void chunks_cost_what_they_do_alone(void)
 static void alike_datacenters(void)
 {
     static const lh_cost_site sites[] = {{0, 1}, {1, 1}, {3, 1}, {2, 2}};
-    const lhi_spread spread = {4, sites, 1};
+    const lhi_stage_placement spread = {4, sites, 1};
     lh_layout full = config_of(LH_SHARDING_FULL).layout;
     lh_layout hybrid = config_of(LH_SHARDING_HYBRID).layout;
     lh_job *job = make_job();
     if (!job)
         return;
-    CHECK(lhi_datacenter_same(job, 0, 3) && !lhi_datacenter_same(job, 0, 1));
-    CHECK(!lhi_spread_repeats(job, &full, &spread, 0));
-    CHECK(!lhi_spread_repeats(job, &full, &spread, 1));
-    CHECK(lhi_spread_repeats(job, &full, &spread, 2));
-    CHECK(lhi_spread_repeats(job, &full, &spread, 3));
+    CHECK(lhi_datacenters_are_equivalent(job, 0, 3) && !lhi_datacenters_are_equivalent(job, 0, 1));
+    CHECK(!lhi_stage_placement_repeats(job, &full, &spread, 0));
+    CHECK(!lhi_stage_placement_repeats(job, &full, &spread, 1));
+    CHECK(lhi_stage_placement_repeats(job, &full, &spread, 2));
+    CHECK(lhi_stage_placement_repeats(job, &full, &spread, 3));
     /* State is shared out among a datacenter's replicas. */
-    CHECK(lhi_spread_repeats(job, &hybrid, &spread, 2));
-    CHECK(!lhi_spread_repeats(job, &hybrid, &spread, 3));
+    CHECK(lhi_stage_placement_repeats(job, &hybrid, &spread, 2));
+    CHECK(!lhi_stage_placement_repeats(job, &hybrid, &spread, 3));
     lh_job_free(job);
 }
 
@@ -321,11 +321,11 @@ static void alike_choices(void)
     b.layout.schedule = "1f1b";
     b.iteration_ns = 7;
     b.chunk_layers = too;
-    CHECK(lhi_choice_same(&a, &b) && lhi_choice_same_pipeline(&a, &b));
+    CHECK(lhi_choices_are_equal(&a, &b) && lhi_choices_share_pipeline(&a, &b));
     b.chunk_layers = uneven;
-    CHECK(lhi_choice_same(&a, &b) && !lhi_choice_same_pipeline(&a, &b));
+    CHECK(lhi_choices_are_equal(&a, &b) && !lhi_choices_share_pipeline(&a, &b));
     b.chunk_layers = NULL;
-    CHECK(lhi_choice_same(&a, &b) && !lhi_choice_same_pipeline(&a, &b));
+    CHECK(lhi_choices_are_equal(&a, &b) && !lhi_choices_share_pipeline(&a, &b));
     lh_choice others[14];
     for (int i = 0; i < 14; i++)
         others[i] = a;
@@ -344,9 +344,9 @@ static void alike_choices(void)
     others[12].recompute = LH_RECOMPUTE_FULL;
     others[13].zero = 2;
     for (int i = 0; i < 14; i++) {
-        CHECK_MSG(!lhi_choice_same(&a, &others[i]), "change %d", i);
-        CHECK_MSG(!lhi_choice_same_pipeline(&a, &others[i]), "change %d", i);
-        CHECK_MSG(lhi_degrees_same(&a.layout, &others[i].layout) == (i > 5),
+        CHECK_MSG(!lhi_choices_are_equal(&a, &others[i]), "change %d", i);
+        CHECK_MSG(!lhi_choices_share_pipeline(&a, &others[i]), "change %d", i);
+        CHECK_MSG(lhi_degrees_are_equal(&a.layout, &others[i].layout) == (i > 5),
                   "change %d", i);
     }
 }
@@ -356,14 +356,14 @@ static void asked_schedules(void)
 {
     static const struct {
         const char *schedule;
-        lhi_asked asked;
+        lhi_schedule_request asked;
     } jobs[] = {
-        {NULL, LHI_ASKED_ANY},          {"auto", LHI_ASKED_ANY},
-        {"optimal", LHI_ASKED_OPTIMAL}, {"look-ahead", LHI_ASKED_METHOD},
-        {"elastic", LHI_ASKED_METHOD},  {"nothing", LHI_ASKED_METHOD}};
+        {NULL, LHI_REQUEST_ANY},          {"auto", LHI_REQUEST_ANY},
+        {"optimal", LHI_REQUEST_OPTIMAL}, {"look-ahead", LHI_REQUEST_METHOD},
+        {"elastic", LHI_REQUEST_METHOD},  {"nothing", LHI_REQUEST_METHOD}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         lh_job job = {.layout = {.schedule = jobs[i].schedule}};
-        CHECK_INT(lhi_schedule_asked(&job), jobs[i].asked);
+        CHECK_INT(lhi_schedule_requested(&job), jobs[i].asked);
     }
 }
 
@@ -371,20 +371,20 @@ static void asked_schedules(void)
 static void hashing_is_looked_up(void)
 {
     lh_job *job = make_job();
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
     lh_cost_options options = {.size = sizeof options,
                                .constants = lh_cost_defaults()};
     lh_error err = {0};
     for (uint32_t i = 0; i < SITES && job; i++)
         for (uint32_t k = 0; k < SITES; k++) {
-            lhi_busiest nothing = {0};
+            lhi_ecmp_cache nothing = {0};
             lh_cost_path path, alone;
             if (i == k)
                 continue;
-            CHECK_OK(lhi_between(job, i, k, 32, &options, &known, &path, &err),
+            CHECK_OK(lhi_compute_inter_datacenter_path(job, i, k, 32, &options, &known, &path, &err),
                      err);
             CHECK_OK(
-                lhi_between(job, i, k, 32, &options, &nothing, &alone, &err),
+                lhi_compute_inter_datacenter_path(job, i, k, 32, &options, &nothing, &alone, &err),
                 err);
             CHECK_NEAR(path.bytes_per_s, alone.bytes_per_s, 0);
             CHECK_INT(nothing.asked, 1);
@@ -392,10 +392,10 @@ static void hashing_is_looked_up(void)
     CHECK_INT(known.asked, 1);
     if (job) {
         lh_cost_path other, alone;
-        lhi_busiest nothing = {0};
-        CHECK_OK(lhi_between(job, 0, 1, 3, &options, &known, &other, &err),
+        lhi_ecmp_cache nothing = {0};
+        CHECK_OK(lhi_compute_inter_datacenter_path(job, 0, 1, 3, &options, &known, &other, &err),
                  err);
-        CHECK_OK(lhi_between(job, 0, 1, 3, &options, &nothing, &alone, &err),
+        CHECK_OK(lhi_compute_inter_datacenter_path(job, 0, 1, 3, &options, &nothing, &alone, &err),
                  err);
         CHECK_NEAR(other.bytes_per_s, alone.bytes_per_s, 0);
         CHECK_INT(known.asked, 2);

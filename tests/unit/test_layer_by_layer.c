@@ -48,10 +48,10 @@ static double reduces_behind(uint32_t n, const double *compute,
 
 static double relay(uint32_t n, const double *first, const double *second)
 {
-    lhi_relay r = {0};
+    lhi_stage_overlap r = {0};
     for (uint32_t i = 0; i < n; i++)
-        lhi_relay_add(&r, first[i], second[i]);
-    return lhi_relay_ns(&r);
+        lhi_stage_overlap_add(&r, first[i], second[i]);
+    return lhi_stage_overlap_compute_ns(&r);
 }
 
 /* Gathers of 5, 7 and 4 before computation of 6, 3 and 8. The first is waited
@@ -101,7 +101,7 @@ typedef struct alone {
     double f, d, w, gather, reduce;
 } alone;
 
-static alone cost_alone(const fixture *like, lh_cost_slice slice)
+static alone cost_alone(const fixture *like, lh_cost_layer_range slice)
 {
     fixture f = *like;
     alone out = {0};
@@ -126,14 +126,14 @@ static void check_slice(fixture *f)
     double t[3][MOST + 2], gather[MOST + 2], reduce[MOST + 2];
     double back[3][MOST + 2];
     uint32_t n = 0;
-    const lh_cost_slice *s = &f->slice;
+    const lh_cost_layer_range *s = &f->slice;
     for (uint32_t i = 0; i < s->n_layers + 2; i++) {
-        lh_cost_slice one = {.first_layer = s->first_layer + i - 1,
+        lh_cost_layer_range one = {.first_layer = s->first_layer + i - 1,
                              .n_layers = 1};
         if (i == 0)
-            one = (lh_cost_slice){.embedding = s->embedding};
+            one = (lh_cost_layer_range){.embedding = s->embedding};
         if (i == s->n_layers + 1)
-            one = (lh_cost_slice){.head = s->head};
+            one = (lh_cost_layer_range){.head = s->head};
         if (!one.n_layers && !one.embedding && !one.head)
             continue;
         alone a = cost_alone(f, one);
@@ -274,34 +274,34 @@ static void more_is_never_faster(void)
  * leaves its reduction to the others, which take max(4, 3) + max(7, 6) + 5. */
 static void cut_on_one_gpu(void)
 {
-    lhi_relay f = {.second = 3}, w = {.second = 4};
-    lhi_relay_add(&f, 4, 8);
-    CHECK_NEAR(lhi_relay_ns(&f) - 3, 9, 0);
-    lhi_relay_add(&w, 3, 7);
-    lhi_relay_add(&w, 6, 5);
-    CHECK_NEAR(lhi_relay_ns(&w), 4 + 7 + 5, 0);
+    lhi_stage_overlap f = {.last_second_duration = 3}, w = {.last_second_duration = 4};
+    lhi_stage_overlap_add(&f, 4, 8);
+    CHECK_NEAR(lhi_stage_overlap_compute_ns(&f) - 3, 9, 0);
+    lhi_stage_overlap_add(&w, 3, 7);
+    lhi_stage_overlap_add(&w, 6, 5);
+    CHECK_NEAR(lhi_stage_overlap_compute_ns(&w), 4 + 7 + 5, 0);
     CHECK_NEAR(relay(3, (double[]){8, 3, 6}, (double[]){4, 7, 5}), 8 + 16, 0);
 }
 
-static lh_cost cost_among(fixture *f, lh_cost_slice slice)
+static lh_cost cost_among(fixture *f, lh_cost_layer_range slice)
 {
     lh_cost out = {0};
     lh_error err;
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
     slice.datacenter = f->slice.datacenter;
     slice.data_datacenters = f->slice.data_datacenters;
-    CHECK_MSG(lhi_chunk_cost_among(&f->job, &f->layout, &slice, NULL, &known,
+    CHECK_MSG(lhi_chunk_cost_in_sequence(&f->job, &f->layout, &slice, NULL, &known,
                                    &out, &err) == LH_OK,
               "%s", err.text);
     return out;
 }
 
 /* From the start of a model on; the rest where it is the last slice. */
-static lh_cost_slice cut_next(const lh_model *m, uint32_t first, lhi_random *r)
+static lh_cost_layer_range cut_next(const lh_model *m, uint32_t first, lhi_random *r)
 {
     const uint32_t left = m->layers - first;
     const uint32_t most = lhi_random_below(r, 2) ? 1 : left;
-    lh_cost_slice s = {.first_layer = first, .embedding = first == 0};
+    lh_cost_layer_range s = {.first_layer = first, .embedding = first == 0};
     s.n_layers = left ? 1 + lhi_random_below(r, most) : 0;
     s.head = s.n_layers == left && (left == 0 || lhi_random_below(r, 2));
     return s;
@@ -316,7 +316,7 @@ static void cuts_cost_nothing_on_one_gpu(void)
     lhi_random r = {11};
     for (int i = 0; i < 90; i++) {
         fixture f;
-        lh_cost_slice s;
+        lh_cost_layer_range s;
         double sum[4] = {0}, n = 0;
         init_far(&f, models[i % 3]);
         const lh_model *m = f.job.model;
@@ -336,7 +336,7 @@ static void cuts_cost_nothing_on_one_gpu(void)
         f.wans[1].bytes_per_s = f.wans[2].bytes_per_s =
             4e9 * (1 + lhi_random_below(&r, 100));
         const lh_cost whole = cost_among(
-            &f, (lh_cost_slice){
+            &f, (lh_cost_layer_range){
                     .n_layers = m->layers, .embedding = true, .head = true});
         for (uint32_t first = 0; n == 0 || !s.head; first += s.n_layers, n++) {
             s = cut_next(m, first, &r);
@@ -363,7 +363,7 @@ static void cuts_cost_nothing_on_one_gpu(void)
 static void measured_in_one_piece(void)
 {
     lh_profile_entry entry = {.kind = LH_PROFILE_CHUNK,
-                              .of = 1,
+                              .n_chunks = 1,
                               .tensor = 1,
                               .context = 1,
                               .expert = 1,
@@ -379,11 +379,11 @@ static void measured_in_one_piece(void)
     fixture f;
     init_far(&f, "llama3-8b"); /* 32 layers: 10 ms each */
     f.job.profile = &profile;
-    f.slice.of = 1;
+    f.slice.n_chunks = 1;
     f.wans[1].latency_ns = f.wans[2].latency_ns = 80000000;
     COST(&f);
     CHECK_INT(f.cost.time_source, LH_COST_PROFILE);
-    lh_cost_slice one = {.n_layers = 1};
+    lh_cost_layer_range one = {.n_layers = 1};
     double g = cost_alone(&f, one).gather;
     CHECK(g > 80e6);
     CHECK_NEAR((double)f.cost.f.total_ns, 32 * g + 10e6, 100);
@@ -556,7 +556,7 @@ static void ends_are_operations(void)
             CHECK_INT(n_collectives, 8);
             for (uint32_t c = 0; c < 4; c++) {
                 const lh_chunk *k = lh_pipeline_chunk(p, c);
-                lh_cost_slice one = {.first_layer = 20 * c,
+                lh_cost_layer_range one = {.first_layer = 20 * c,
                                      .n_layers = 20,
                                      .embedding = c == 0,
                                      .head = c == 3,
@@ -572,8 +572,8 @@ static void ends_are_operations(void)
                 if (zero == 3)
                     sent += k->all_gather_ns;
                 CHECK(sent >= whole && sent < whole + 8);
-                CHECK(cost.w.end_ns > (int64_t)(1e6 * ms[i]));
-                CHECK((cost.f.end_ns > (int64_t)(1e6 * ms[i])) == (zero == 3));
+                CHECK(cost.w.blocking_ns > (int64_t)(1e6 * ms[i]));
+                CHECK((cost.f.blocking_ns > (int64_t)(1e6 * ms[i])) == (zero == 3));
             }
             CHECK_MSG(ns > before[zero], "ZeRO %u, %g ms", zero, ms[i]);
             before[zero] = ns;

@@ -80,12 +80,12 @@ static int64_t makespan(const setting *t, const lh_pipeline *p,
     return ns;
 }
 
-static lh_layer_move *find(const setting *t, const lh_pipeline *p,
+static lh_layer_migration *find(const setting *t, const lh_pipeline *p,
                            const lh_layers_options *o)
 {
     lh_error err = {0};
-    lh_layer_move *m = NULL;
-    CHECK_OK(lh_layers_find(t->layers, p, t->schedule, o, &m, &err), err);
+    lh_layer_migration *m = NULL;
+    CHECK_OK(lh_layers_find_partition(t->layers, p, t->schedule, o, &m, &err), err);
     return m;
 }
 
@@ -152,18 +152,18 @@ static void layers_leave_a_slow_device(void)
     for (uint32_t d = 0; d < STAGES; d++)
         for (double times = 1.25; times < 3; times += 0.5) {
             lh_pipeline *slow = slowed(t.quiet, d, times, 0);
-            lh_layer_move *m = find(&t, slow, NULL);
+            lh_layer_migration *m = find(&t, slow, NULL);
             /* Moving one layer of 5 ms gains nothing against 1.25 times. */
-            CHECK(times < 1.5 || (m->is_move && m->numbers[d] < 4));
-            CHECK_INT(m->now_ns, makespan(&t, slow, even));
-            CHECK_INT(m->predicted_ns, makespan(&t, slow, m->numbers));
+            CHECK(times < 1.5 || (m->is_move && m->layer_counts[d] < 4));
+            CHECK_INT(m->current_ns, makespan(&t, slow, even));
+            CHECK_INT(m->predicted_ns, makespan(&t, slow, m->layer_counts));
             /* Held against all of them. */
             int64_t best = least(&t, slow);
             CHECK_MSG((double)m->predicted_ns <= 1.03 * (double)best,
                       "device %" PRIu32 ", %g: %" PRId64 ", least %" PRId64, d,
                       times, m->predicted_ns, best);
             CHECK_HAS(m->why, "times as long");
-            lh_layer_move_free(m);
+            lh_layer_migration_free(m);
             lh_pipeline_free(slow);
         }
     tear_down(&t);
@@ -174,34 +174,34 @@ static void it_has_to_pay(void)
 {
     setting t = set_up(four);
     lh_pipeline *slow = slowed(t.quiet, 3, 2, 0);
-    lh_layers_options o = {.size = sizeof o, .lasts = 10, .layer_ns = 100 * MS};
-    lh_layer_move *m = find(&t, slow, &o);
+    lh_layers_options o = {.size = sizeof o, .benefit_steps = 10, .layer_ns = 100 * MS};
+    lh_layer_migration *m = find(&t, slow, &o);
     CHECK(m->is_move);
-    CHECK_INT(m->move_ns, (4 - m->numbers[3]) * 100 * MS);
+    CHECK_INT(m->move_ns, (4 - m->layer_counts[3]) * 100 * MS);
     CHECK_HAS(m->why, "counts for 10 iterations");
-    int64_t gain = m->now_ns - m->predicted_ns;
+    int64_t gain = m->current_ns - m->predicted_ns;
     uint32_t n[STAGES];
-    memcpy(n, m->numbers, sizeof n);
-    lh_layer_move_free(m);
+    memcpy(n, m->layer_counts, sizeof n);
+    lh_layer_migration_free(m);
     o.layer_ns = 10 * gain;
     m = find(&t, slow, &o);
     CHECK(!m->is_move);
     CHECK_INT(m->move_ns, 0);
     CHECK_HAS(m->why, "worth what moving costs");
-    lh_layer_move_free(m);
-    o = (lh_layers_options){.size = sizeof o, .lasts = 1};
+    lh_layer_migration_free(m);
+    o = (lh_layers_options){.size = sizeof o, .benefit_steps = 1};
     m = find(&t, slow, &o);
     CHECK_HAS(m->why, "counts for 1 iteration");
     CHECK(!strstr(m->why, "1 iterations"));
-    lh_layer_move_free(m);
+    lh_layer_migration_free(m);
     /* Well again, they return. */
     o = (lh_layers_options){
-        .size = sizeof o, .lasts = 100, .layer_ns = MS, .numbers = n};
+        .size = sizeof o, .benefit_steps = 100, .layer_ns = MS, .layer_counts = n};
     m = find(&t, t.quiet, &o);
     CHECK(m->is_move);
     for (uint32_t c = 0; c < STAGES; c++)
-        CHECK_INT(m->numbers[c], 4);
-    lh_layer_move_free(m);
+        CHECK_INT(m->layer_counts[c], 4);
+    lh_layer_migration_free(m);
     lh_pipeline_free(slow);
     tear_down(&t);
 }
@@ -225,10 +225,10 @@ static void memory_is_kept_to(void)
     for (uint32_t i = 0; i < 2; i++) {
         d.memory_limits = i == 0 ? NULL : limits;
         CHECK_OK(lh_pipeline_make(&d, &pipelines[i], &err), err);
-        lh_layer_move *m = find(&t, pipelines[i], NULL);
+        lh_layer_migration *m = find(&t, pipelines[i], NULL);
         CHECK(m->is_move);
-        CHECK((m->numbers[0] > 4) == (i == 0));
-        lh_layer_move_free(m);
+        CHECK((m->layer_counts[0] > 4) == (i == 0));
+        lh_layer_migration_free(m);
         lh_pipeline_free(pipelines[i]);
     }
     lh_pipeline_free(slow);

@@ -105,16 +105,16 @@ static void running_writers_keep_theirs(void)
     if (child == 0) {
         char byte;
         close(ends[1]);
-        lhi_temp_name(path, 0, temp, sizeof temp);
+        lhi_temp_file_format_name(path, 0, temp, sizeof temp);
         make_empty(temp);
         dies_at_rename = read(ends[0], &byte, 1) != 0;
         _exit(0);
     }
     char ending[32];
     lhi_process self;
-    lhi_process_self(&self);
+    lhi_process_identify_self(&self);
     snprintf(ending, sizeof ending, "f.tmp-%d-%08x-0", (int)child,
-             (unsigned)lhi_process_place(&self));
+             (unsigned)lhi_process_hash_namespace(&self));
     const char *theirs = ending;
     while (!is_there(theirs))
         usleep(1000);
@@ -136,9 +136,9 @@ static void leftover_name(char *out, size_t size, const char *base,
     if (child == 0)
         _exit(0);
     waitpid(child, NULL, 0);
-    lhi_process_self(&self);
+    lhi_process_identify_self(&self);
     snprintf(out, size, "%s.tmp-%d-%08x-0", base, (int)child,
-             (unsigned)(lhi_process_place(&self) + other_place));
+             (unsigned)(lhi_process_hash_namespace(&self) + other_place));
 }
 
 static void others_files_stay(void)
@@ -192,20 +192,20 @@ static void of_another_machine(void)
 static void processes(void)
 {
     lhi_process self, other;
-    lhi_process_self(&self);
-    CHECK_INT(lhi_process_look(&self), LHI_PROCESS_RUNS);
+    lhi_process_identify_self(&self);
+    CHECK_INT(lhi_process_check(&self), LHI_PROCESS_RUNS);
     other = self;
     other.started++;
-    CHECK_INT(lhi_process_look(&other), LHI_PROCESS_GONE);
+    CHECK_INT(lhi_process_check(&other), LHI_PROCESS_GONE);
     other = self;
     strcpy(other.boot, "another");
-    CHECK_INT(lhi_process_look(&other),
+    CHECK_INT(lhi_process_check(&other),
               self.machine[0] ? LHI_PROCESS_GONE : LHI_PROCESS_ELSEWHERE);
     strcpy(other.host, "another");
-    CHECK_INT(lhi_process_look(&other), LHI_PROCESS_ELSEWHERE);
+    CHECK_INT(lhi_process_check(&other), LHI_PROCESS_ELSEWHERE);
     other = self;
-    other.space++;
-    CHECK_INT(lhi_process_look(&other), LHI_PROCESS_ELSEWHERE);
+    other.pid_namespace++;
+    CHECK_INT(lhi_process_check(&other), LHI_PROCESS_ELSEWHERE);
     /* One that has ended and has not been waited for. */
     other = self;
     other.started = 0;
@@ -214,9 +214,9 @@ static void processes(void)
         _exit(0);
     siginfo_t info;
     CHECK_INT(waitid(P_PID, (id_t)other.number, &info, WEXITED | WNOWAIT), 0);
-    CHECK_INT(lhi_process_look(&other), LHI_PROCESS_GONE);
+    CHECK_INT(lhi_process_check(&other), LHI_PROCESS_GONE);
     waitpid((pid_t)other.number, NULL, 0);
-    CHECK_INT(lhi_process_look(&other), LHI_PROCESS_GONE);
+    CHECK_INT(lhi_process_check(&other), LHI_PROCESS_GONE);
 }
 
 /* Somebody has guessed the name of the temporary file, and it leads to one of
@@ -228,7 +228,7 @@ static void guessed_names_lead_nowhere(void)
     struct stat info;
     make_empty(own);
     for (unsigned i = 0; i < 2; i++) {
-        lhi_temp_name(path, i, temp[i], sizeof temp[i]);
+        lhi_temp_file_format_name(path, i, temp[i], sizeof temp[i]);
         CHECK_INT(symlink(i ? "nowhere" : own, temp[i]), 0);
     }
     write_file(path);

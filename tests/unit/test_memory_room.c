@@ -53,7 +53,7 @@ static void end_root(void)
 static void nothing_known_limits_nothing(void)
 {
     begin_root();
-    CHECK(lhi_room_to_fill(root).bytes == UINT64_MAX);
+    CHECK(lhi_find_physical_memory(root).bytes == UINT64_MAX);
     end_root();
 }
 
@@ -62,8 +62,8 @@ static void available_memory_and_swap(void)
     begin_root();
     put_file("proc/meminfo", "MemTotal:       4000 kB\nMemFree: 10 kB\n"
                              "MemAvailable:   3000 kB\nSwapFree:  500 kB\n");
-    CHECK_INT(lhi_room_to_fill(root).bytes, 3500 * 1024);
-    CHECK_HAS(lhi_room_to_fill(root).limit, "available memory");
+    CHECK_INT(lhi_find_physical_memory(root).bytes, 3500 * 1024);
+    CHECK_HAS(lhi_find_physical_memory(root).limit, "available memory");
     end_root();
 }
 
@@ -76,17 +76,17 @@ static void groups_of_version_2(void)
     put_file("proc/self/cgroup", "0::/jobs/one\n");
     put_file("sys/fs/cgroup/jobs/one/memory.max", "max\n");
     put_file("sys/fs/cgroup/jobs/one/memory.current", "5\n");
-    CHECK_INT(lhi_room_to_fill(root).bytes, 3000 * 1024);
+    CHECK_INT(lhi_find_physical_memory(root).bytes, 3000 * 1024);
     put_file("sys/fs/cgroup/jobs/memory.max", "1000000\n");
     put_file("sys/fs/cgroup/jobs/memory.current", "900000\n");
-    CHECK_INT(lhi_room_to_fill(root).bytes, 100000);
-    CHECK_HAS(lhi_room_to_fill(root).limit, "memory.max");
+    CHECK_INT(lhi_find_physical_memory(root).bytes, 100000);
+    CHECK_HAS(lhi_find_physical_memory(root).limit, "memory.max");
     put_file("sys/fs/cgroup/jobs/memory.stat",
              "anon 1\nfile 70000\ninactive_file 30000\nactive_file 20000\n");
-    CHECK_INT(lhi_room_to_fill(root).bytes, 150000);
+    CHECK_INT(lhi_find_physical_memory(root).bytes, 150000);
     put_file("sys/fs/cgroup/jobs/one/memory.max", "1000\n");
     put_file("sys/fs/cgroup/jobs/one/memory.current", "4000\n");
-    CHECK_INT(lhi_room_to_fill(root).bytes, 0);
+    CHECK_INT(lhi_find_physical_memory(root).bytes, 0);
     end_root();
 }
 
@@ -96,10 +96,10 @@ static void groups_of_version_1(void)
     put_file("proc/self/cgroup", "12:pids:/x\n4:cpu,memory:/only/the/host\n");
     put_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
     put_file("sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n");
-    CHECK_INT(lhi_room_to_fill(root).bytes, 1500000);
+    CHECK_INT(lhi_find_physical_memory(root).bytes, 1500000);
     put_file("sys/fs/cgroup/memory/memory.limit_in_bytes",
              "9223372036854771712\n");
-    CHECK(lhi_room_to_fill(root).bytes == UINT64_MAX);
+    CHECK(lhi_find_physical_memory(root).bytes == UINT64_MAX);
     end_root();
 }
 
@@ -110,7 +110,7 @@ static void limits_of_the_process(void)
     now = before;
     now.rlim_cur = (rlim_t)1 << 46; /* far above, for sanitizers too */
     CHECK_INT(setrlimit(RLIMIT_DATA, &now), 0);
-    lhi_memory_room room = lhi_room_to_map();
+    lhi_available_memory room = lhi_find_mappable_memory();
     CHECK_INT(setrlimit(RLIMIT_DATA, &before), 0);
     CHECK(room.bytes <= (uint64_t)1 << 46);
 }
@@ -158,7 +158,7 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     lhi_cpu_options o = {.model = &s.model,
                          .n_chunks = n_chunks,
                          .first_layers = s.firsts,
-                         .again = again,
+                         .recompute = again,
                          .n_mine = n_chunks,
                          .mine = mine,
                          .microbatch = s.microbatch,
@@ -169,10 +169,10 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     small_step(&s, 0, LHI_STEP_TRAIN, order);
     double counted[LH_N_MEMORY_KINDS] = {0};
     int64_t held[LH_N_MEMORY_KINDS] = {0};
-    CHECK_OK(lhi_cpu_predict(&o, passes, passes_of(&s, order, passes), NULL, 0,
+    CHECK_OK(lhi_cpu_estimate_memory(&o, passes, passes_of(&s, order, passes), NULL, 0,
                              counted, &err),
              err);
-    s.devices[0]->ops->held(s.devices[0], held);
+    s.devices[0]->ops->add_memory(s.devices[0], held);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         CHECK_MSG(fabs((double)held[i] - counted[i]) <=
                       0.01 * counted[i] + 8192,
@@ -182,7 +182,7 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     double parameters = 0, values = 0;
     for (uint32_t c = 0; c < n_chunks; c++) {
         const lhi_device_ops *ops = s.devices[0]->ops;
-        parameters += lhi_cpu_parameters(&o, c);
+        parameters += lhi_cpu_count_parameters(&o, c);
         for (uint32_t i = 0; i < ops->n_tensors(s.devices[0], c); i++)
             values += (double)ops->tensor(s.devices[0], c, i)->n;
     }

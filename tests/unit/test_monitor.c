@@ -59,7 +59,7 @@ static void tear_down(setting *t)
 static void follow(setting *t, const lh_schedule *schedule)
 {
     lh_error err = {0};
-    CHECK_OK(lh_monitor_follow(t->m, schedule, &err), err);
+    CHECK_OK(lh_monitor_set_schedule(t->m, schedule, &err), err);
     t->n.s = schedule;
 }
 
@@ -121,10 +121,10 @@ static void without_noise_all_is_exact(void)
     uint32_t l = link_between(t.p, 1, 2);
     t.latency[l] = 2.5;
     CHECK_INT(go_on(&t, 20, &e), 1);
-    CHECK(e.what == LH_MONITOR_LINK && e.index == l);
-    CHECK(e.change == LH_MONITOR_BEGINS && e.from == 20);
-    CHECK_NEAR(e.before_ns, 22 * MS, 1);
-    CHECK_NEAR(e.now_ns, 52 * MS, 1);
+    CHECK(e.target == LH_MONITOR_LINK && e.index == l);
+    CHECK(e.change == LH_MONITOR_BEGINS && e.first_step == 20);
+    CHECK_NEAR(e.baseline_ns, 22 * MS, 1);
+    CHECK_NEAR(e.current_ns, 52 * MS, 1);
     CHECK_INT(e.cost_ns, t.n.makespan_ns - quiet);
     CHECK(e.cost_ns > 0);
     lh_pipeline *now = NULL;
@@ -135,13 +135,13 @@ static void without_noise_all_is_exact(void)
     CHECK_INT(makespan(now, t.s), t.n.makespan_ns);
     lh_pipeline_free(now);
     uint32_t n;
-    CHECK_INT(lh_monitor_going_on(t.m, &n)->index, l);
+    CHECK_INT(lh_monitor_active_events(t.m, &n)->index, l);
     CHECK_INT(n, 1);
     t.latency[l] = 1;
     CHECK_INT(go_on(&t, 20, &e), 1);
-    CHECK(e.change == LH_MONITOR_ENDS && e.from == 40);
+    CHECK(e.change == LH_MONITOR_ENDS && e.first_step == 40);
     CHECK_INT(e.cost_ns, 0);
-    lh_monitor_going_on(t.m, &n);
+    lh_monitor_active_events(t.m, &n);
     CHECK_INT(n, 0);
     tear_down(&t);
 }
@@ -158,7 +158,7 @@ static void a_queue_is_not_latency(void)
     CHECK_INT(go_on(&t, 60, &e), 0);
     uint32_t l = link_between(t.p, 0, 1);
     lh_link_estimate is = lh_monitor_link(t.m, l);
-    CHECK(is.apart && is.n_messages == 60 * u.microbatches);
+    CHECK(is.transfer_measured && is.n_messages == 60 * u.microbatches);
     CHECK_NEAR(is.delay_ns, 45 * MS, 3 * is.error_ns);
     CHECK_NEAR(is.transfer_ns, 25 * MS, 0.5 * MS);
     CHECK_NEAR(is.latency_ns, 20 * MS, 0.8 * MS);
@@ -169,7 +169,7 @@ static void a_queue_is_not_latency(void)
     set_up(&t, u, "1f1b", 0.05, NULL);
     go_on(&t, 20, &e);
     is = lh_monitor_link(t.m, l);
-    CHECK(!is.apart && is.gbps == 0);
+    CHECK(!is.transfer_measured && is.gbps == 0);
     CHECK_NEAR(is.transfer_ns, MS, 0);
     tear_down(&t);
 }
@@ -198,7 +198,7 @@ static void less_bandwidth_is_not_latency(void)
     CHECK_INT(go_on(&t, 30, &e), 0);
     uint32_t l = link_between(t.p, 0, 1);
     t.transfer[l] = 2;
-    CHECK(lh_monitor_link(t.m, l).apart);
+    CHECK(lh_monitor_link(t.m, l).transfer_measured);
     uint32_t told = 0;
     for (uint32_t i = 0; i < 3 && !told; i++)
         told = go_on(&t, 1, &e);
@@ -216,8 +216,8 @@ static void a_slow_device_is_not_a_slow_link(void)
     CHECK_INT(go_on(&t, 30, &e), 0);
     t.slower[2] = 1.3;
     CHECK_INT(go_on(&t, 30, &e), 1);
-    CHECK(e.what == LH_MONITOR_DEVICE && e.index == 2 && e.from == 30);
-    CHECK_NEAR(e.now_ns / e.before_ns, 1.3, 0.03);
+    CHECK(e.target == LH_MONITOR_DEVICE && e.index == 2 && e.first_step == 30);
+    CHECK_NEAR(e.current_ns / e.baseline_ns, 1.3, 0.03);
     CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_F).ns, 13 * MS, 0.5 * MS);
     CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_F).ns, 10 * MS, 0.5 * MS);
     /* Never run here: as much slower as what ran. */
@@ -239,7 +239,7 @@ static void a_switch_is_no_event(void)
     CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_W).ns, 10 * MS, 0.5 * MS);
     t.slower[1] = 1.3;
     CHECK_INT(go_on(&t, 30, &e), 1);
-    CHECK(e.what == LH_MONITOR_DEVICE && e.index == 1);
+    CHECK(e.target == LH_MONITOR_DEVICE && e.index == 1);
     lh_schedule_free(split);
     tear_down(&t);
 }
@@ -258,9 +258,9 @@ static void a_switch_on_a_slow_device_is_no_event(void)
     CHECK_INT(go_on(&t, 30, &e), 0);
     t.slower[1] = 1;
     CHECK_INT(go_on(&t, 30, &e), 1);
-    CHECK(e.change == LH_MONITOR_ENDS && e.index == 1 && e.from == 70);
+    CHECK(e.change == LH_MONITOR_ENDS && e.index == 1 && e.first_step == 70);
     uint32_t n;
-    lh_monitor_going_on(t.m, &n);
+    lh_monitor_active_events(t.m, &n);
     CHECK_INT(n, 0);
     lh_schedule_free(split);
     tear_down(&t);
@@ -300,8 +300,8 @@ static void what_is_hidden_costs_nothing(void)
     uint32_t l = link_between(t.p, 2, 3);
     t.latency[l] = 3;
     CHECK_INT(go_on(&t, 5, &e), 1);
-    CHECK(e.what == LH_MONITOR_LINK && e.index == l);
-    CHECK_NEAR(e.now_ns, 6.1 * MS, 0.3 * MS);
+    CHECK(e.target == LH_MONITOR_LINK && e.index == l);
+    CHECK_NEAR(e.current_ns, 6.1 * MS, 0.3 * MS);
     lh_pipeline *slow = NULL;
     lh_error err = {0};
     CHECK_OK(lh_monitor_pipeline(t.m, &slow, &err), err);
@@ -331,8 +331,8 @@ static void clocks_of_hosts(void)
     CHECK_NEAR(lh_monitor_clock(t.m, 1, 0).offset_ns, -c.offset_ns, 0);
     CHECK_INT(lh_monitor_clock(t.m, 0, 2).n_iterations, 0);
     uint32_t there = link_between(t.p, 1, 2), back = link_between(t.p, 2, 1);
-    CHECK(lh_monitor_link(t.m, there).both_ways_only);
-    CHECK(!lh_monitor_link(t.m, link_between(t.p, 0, 1)).both_ways_only);
+    CHECK(lh_monitor_link(t.m, there).round_trip_only);
+    CHECK(!lh_monitor_link(t.m, link_between(t.p, 0, 1)).round_trip_only);
     double both = lh_monitor_link(t.m, there).delay_ns +
                   lh_monitor_link(t.m, back).delay_ns;
     CHECK_NEAR(both, 44 * MS, 1 * MS);
@@ -343,8 +343,8 @@ static void clocks_of_hosts(void)
     /* One direction becomes slower: that one, and by what it is. */
     t.latency[back] = 2;
     CHECK_INT(go_on(&t, 20, &e), 1);
-    CHECK(e.what == LH_MONITOR_LINK && e.index == back);
-    CHECK_NEAR(e.now_ns - e.before_ns, 20 * MS, 1.5 * MS);
+    CHECK(e.target == LH_MONITOR_LINK && e.index == back);
+    CHECK_NEAR(e.current_ns - e.baseline_ns, 20 * MS, 1.5 * MS);
     CHECK_NEAR(lh_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 99 * 5e4, 2e6);
     t.latency[back] = 1;
     CHECK_INT(go_on(&t, 20, &e), 1);
@@ -363,9 +363,9 @@ static void clocks_seen_from_one_side(void)
     set_up(&t, four, "1f1b", 0, &o);
     uint32_t l = link_between(t.p, 1, 2), told = 0;
     for (uint64_t step = 0; step < 40; step++) {
-        lh_seen_message message[] = {
+        lh_observed_message message[] = {
             {.link = l, .arrived_ns = step < 20 ? 22 * MS : 40 * MS}};
-        lh_seen s = {.size = sizeof s,
+        lh_observation s = {.size = sizeof s,
                      .step = step,
                      .n_messages = 1,
                      .messages = message};
@@ -428,10 +428,10 @@ static void nonsense_is_refused(void)
     lh_error err = {0};
     set_up(&t, four, "1f1b", 0.05, NULL);
     go_on(&t, 10, &e);
-    const lh_seen_message good = {
+    const lh_observed_message good = {
         .link = 0, .produced_ns = 5, .entered_ns = 5, .arrived_ns = 9};
     struct {
-        lh_seen_message message;
+        lh_observed_message message;
         const char *says;
     } bad[] = {{good, "link 6"},
                {good, "was made"},
@@ -443,25 +443,25 @@ static void nonsense_is_refused(void)
     bad[3].message.produced_ns = INT64_MIN;
     uint64_t before = lh_monitor_link(t.m, 0).n_messages;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        lh_seen_message both[] = {good, bad[i].message};
-        lh_seen s = {
+        lh_observed_message both[] = {good, bad[i].message};
+        lh_observation s = {
             .size = sizeof s, .step = 10, .n_messages = 2, .messages = both};
         CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
         CHECK_HAS(err.text, "message 1");
         CHECK_HAS(err.text, bad[i].says);
     }
-    lh_seen_pass pass = {{.chunk = 4, .n_parts = 1}, 1};
-    lh_seen s = {.size = sizeof s, .step = 10, .n_passes = 1, .passes = &pass};
+    lh_observed_pass pass = {{.chunk = 4, .n_parts = 1}, 1};
+    lh_observation s = {.size = sizeof s, .step = 10, .n_passes = 1, .passes = &pass};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
-    pass = (lh_seen_pass){{.chunk = 0, .n_parts = 1}, -1};
+    pass = (lh_observed_pass){{.chunk = 0, .n_parts = 1}, -1};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
-    lh_seen_collective gather = {.chunk = 4, .ns = 1};
-    s = (lh_seen){.size = sizeof s,
+    lh_observed_collective gather = {.chunk = 4, .ns = 1};
+    s = (lh_observation){.size = sizeof s,
                   .step = 10,
                   .n_collectives = 1,
                   .collectives = &gather};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
-    s = (lh_seen){.size = sizeof s, .step = 9};
+    s = (lh_observation){.size = sizeof s, .step = 9};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
     CHECK_HAS(err.text, "step 9");
     CHECK_INT(lh_monitor_link(t.m, 0).n_messages, before);
@@ -481,13 +481,13 @@ static void slow_data_parallel_links(void)
     uint32_t told = 0;
     lh_monitor_event e = {0};
     for (uint64_t step = 0; step < 40; step++) {
-        lh_seen_collective c[4];
+        lh_observed_collective c[4];
         for (uint32_t i = 0; i < 4; i++)
-            c[i] = (lh_seen_collective){
+            c[i] = (lh_observed_collective){
                 i, true, (int64_t)(50 + (int)((step + i) % 3)) * MS};
         if (step >= 20)
             c[3].ns *= 2;
-        lh_seen s = {.size = sizeof s,
+        lh_observation s = {.size = sizeof s,
                      .step = step,
                      .n_collectives = 4,
                      .collectives = c};
@@ -499,7 +499,7 @@ static void slow_data_parallel_links(void)
         told += n;
     }
     CHECK_INT(told, 1);
-    CHECK(e.what == LH_MONITOR_DATA && e.index == 3 && e.from == 20);
+    CHECK(e.target == LH_MONITOR_DATA && e.index == 3 && e.first_step == 20);
     tear_down(&t);
 }
 
@@ -536,7 +536,7 @@ static void readings_are_of_the_middle(void)
             const double kept = (double)left / (double)n;
             const double variance =
                 squares / (double)(n - 1) / (kept * kept) / (double)n;
-            const lhi_gauge_reading r = lhi_gauge_read(x, n);
+            const lhi_drift_reading r = lhi_drift_reading_compute(x, n);
             CHECK_INT(r.n, n);
             CHECK_NEAR(r.mean, mean, 1e-9 * mean);
             CHECK_NEAR(r.variance, variance, 1e-9 * (variance + 1e-9));
@@ -546,29 +546,29 @@ static void readings_are_of_the_middle(void)
 static void readings_are_trimmed(void)
 {
     double x[] = {9, 1, 1e9, 3, 5, 7, -1e9, 5, 5, 5};
-    lhi_gauge_reading r = lhi_gauge_read(x, 10);
+    lhi_drift_reading r = lhi_drift_reading_compute(x, 10);
     CHECK_NEAR(r.mean, 5, 1e-9);
     CHECK_INT(r.n, 10);
     /* Winsorized: 1 1 3 5 5 5 5 7 9 9; 72 over 9, 0.8 squared, 10. */
     CHECK_NEAR(r.variance, 72 / 9.0 / 0.64 / 10, 1e-9);
     double one = 4;
-    r = lhi_gauge_read(&one, 1);
+    r = lhi_drift_reading_compute(&one, 1);
     CHECK(r.mean == 4 && r.variance == 0);
 }
 
 /* A level of nothing has no scatter that is a share of it. */
 static void what_takes_nothing_can_become_slow(void)
 {
-    lhi_gauge g = {0};
+    lhi_drift_detector g = {0};
     uint32_t ago, left = 0;
     for (uint32_t i = 0; i < 20; i++) {
-        lhi_gauge_reading nothing = {.n = 4};
-        CHECK_INT(lhi_gauge_add(&g, nothing, i < 8, MS, &ago), LHI_GAUGE_STAYS);
+        lhi_drift_reading nothing = {.n = 4};
+        CHECK_INT(lhi_drift_detector_add(&g, nothing, i < 8, MS, &ago), LHI_DRIFT_UNCHANGED);
     }
-    CHECK(lhi_gauge_error(&g) < 1000);
+    CHECK(lhi_drift_detector_error(&g) < 1000);
     for (uint32_t i = 0; i < 3; i++) {
-        lhi_gauge_reading slow = {10 * MS, 0, 4};
-        left += lhi_gauge_add(&g, slow, false, MS, &ago) == LHI_GAUGE_LEAVES;
+        lhi_drift_reading slow = {10 * MS, 0, 4};
+        left += lhi_drift_detector_add(&g, slow, false, MS, &ago) == LHI_DRIFT_BEGINS;
     }
     CHECK_INT(left, 1);
     CHECK_NEAR(g.level, 10 * MS, 1);
@@ -593,7 +593,7 @@ static void steps_may_be_left_out(void)
         told += n;
     }
     CHECK_INT(told, 1);
-    CHECK_INT(last.from, 207);
+    CHECK_INT(last.first_step, 207);
     tear_down(&t);
 }
 
@@ -603,7 +603,7 @@ static void real_links_tell_entries_by_arrivals(void)
 {
     lh_pipeline *p = uniform_make(four);
     const uint32_t on = link_between(p, 0, 1), back = link_between(p, 1, 0);
-    lh_seen_message m[] = {
+    lh_observed_message m[] = {
         {.link = on, .produced_ns = 0, .arrived_ns = 22 * MS},
         {.link = on, .produced_ns = MS, .arrived_ns = 24 * MS},
         {.link = back, .produced_ns = MS, .arrived_ns = 24 * MS},
@@ -612,13 +612,13 @@ static void real_links_tell_entries_by_arrivals(void)
     lh_error err = {0};
     for (size_t i = 0; i < 4; i++)
         m[i].entered_ns = m[i].produced_ns;
-    CHECK_OK(lh_seen_settle(p, 4, m, &err), err);
+    CHECK_OK(lh_observation_estimate_entry(p, 4, m, &err), err);
     CHECK_INT(m[0].entered_ns, 0);
     CHECK_INT(m[1].entered_ns, 2 * MS);
     CHECK_INT(m[2].entered_ns, MS);
     CHECK_INT(m[3].entered_ns, 4 * MS);
     m[3].link = p->n_links;
-    CHECK_INT(lh_seen_settle(p, 4, m, &err), LH_EINVAL);
+    CHECK_INT(lh_observation_estimate_entry(p, 4, m, &err), LH_EINVAL);
     lh_pipeline_free(p);
 }
 

@@ -18,7 +18,7 @@ typedef struct list {
 } list;
 
 static lh_status add(void *context, const lhi_config *config,
-                     const lhi_floor *floor, lh_error *err)
+                     const lhi_lower_bound *floor, lh_error *err)
 {
     list *l = context;
     (void)err;
@@ -30,26 +30,26 @@ static lh_status add(void *context, const lhi_config *config,
 }
 
 /* So many steps away at most, of any value. */
-static void collect_within(const lhi_space *space, lhi_floors *floors,
-                           lhi_bounded *bounded, const lhi_config *from,
+static void collect_within(const lhi_space *space, lhi_bound_inputs *floors,
+                           lhi_bound_cache *bounded, const lhi_config *from,
                            uint32_t changes, list *out)
 {
-    lhi_nearby around = {.space = space,
+    lhi_neighbourhood around = {.space = space,
                          .floors = floors,
                          .bounded = bounded,
                          .from = *from,
                          .most_changes = changes,
                          .dimension = LHI_N_DIMENSIONS,
-                         .below_ns = INT64_MAX,
+                         .limit_ns = INT64_MAX,
                          .visit = add,
                          .context = out};
     lh_error err = {0};
     out->n = 0;
-    CHECK_OK(lhi_nearby_find(&around, &err), err);
+    CHECK_OK(lhi_neighbourhood_visit(&around, &err), err);
 }
 
-static void collect(const lhi_space *space, lhi_floors *floors,
-                    lhi_bounded *bounded, const lhi_config *from, list *out)
+static void collect(const lhi_space *space, lhi_bound_inputs *floors,
+                    lhi_bound_cache *bounded, const lhi_config *from, list *out)
 {
     collect_within(space, floors, bounded, from, 2, out);
 }
@@ -59,26 +59,26 @@ static void compare(const lh_job *job, const lhi_space *space,
                     const lhi_config *first)
 {
     static list all, known, fresh;
-    lhi_floors *floors = NULL;
-    lhi_bounded *bounded = NULL;
+    lhi_bound_inputs *floors = NULL;
+    lhi_bound_cache *bounded = NULL;
     lh_error err = {0};
-    CHECK_OK(lhi_floors_make(job, 3, &floors, &err), err);
-    CHECK_OK(lhi_bounded_make(&bounded, &err), err);
+    CHECK_OK(lhi_bound_inputs_make(job, 3, &floors, &err), err);
+    CHECK_OK(lhi_bound_cache_make(&bounded, &err), err);
     collect(space, floors, bounded, first, &all);
     CHECK(all.n > 100);
     for (uint32_t i = 0; i < all.n; i += all.n / 8 + 1) {
-        lhi_bounded *none = NULL;
-        CHECK_OK(lhi_bounded_make(&none, &err), err);
+        lhi_bound_cache *none = NULL;
+        CHECK_OK(lhi_bound_cache_make(&none, &err), err);
         collect(space, floors, bounded, &all.configs[i], &known);
         collect(space, floors, none, &all.configs[i], &fresh);
         CHECK_INT(known.n, fresh.n);
         for (uint32_t k = 0; k < known.n && k < fresh.n; k++)
             CHECK(known.ns[k] == fresh.ns[k] &&
-                  lhi_config_same(&known.configs[k], &fresh.configs[k]));
-        lhi_bounded_free(none);
+                  lhi_configs_are_equal(&known.configs[k], &fresh.configs[k]));
+        lhi_bound_cache_free(none);
     }
-    lhi_bounded_free(bounded);
-    lhi_floors_free(floors);
+    lhi_bound_cache_free(bounded);
+    lhi_bound_inputs_free(floors);
 }
 
 static void bounds_are_the_same_the_second_time(void)
@@ -99,7 +99,7 @@ static void bounds_are_the_same_the_second_time(void)
         CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
         CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
         if (plan) {
-            lhi_config first = lhi_config_of(&plan->best);
+            lhi_config first = lhi_config_from_choice(&plan->best);
             compare(job, &space, &first);
         }
         lhi_space_fini(&space);
@@ -117,12 +117,12 @@ static void batches_follow_the_gpus_of_a_stage(void)
     lh_job *job = job_with(JOB_TWO_SITES, "%s", "");
     lhi_arena *mem = lhi_arena_make(0);
     lhi_space space;
-    lhi_floors *floors = NULL;
-    lhi_bounded *bounded = NULL;
+    lhi_bound_inputs *floors = NULL;
+    lhi_bound_cache *bounded = NULL;
     lh_error err = {0};
     CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
-    CHECK_OK(lhi_floors_make(job, 3, &floors, &err), err);
-    CHECK_OK(lhi_bounded_make(&bounded, &err), err);
+    CHECK_OK(lhi_bound_inputs_make(job, 3, &floors, &err), err);
+    CHECK_OK(lhi_bound_cache_make(&bounded, &err), err);
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
                          .partition = LH_PARTITION_EVEN,
@@ -130,7 +130,7 @@ static void batches_follow_the_gpus_of_a_stage(void)
     lh_plan *plan = NULL;
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     if (plan) {
-        lhi_config from = lhi_config_of(&plan->best);
+        lhi_config from = lhi_config_from_choice(&plan->best);
         const lh_layout *f = &from.layout;
         uint32_t followed = 0;
         collect_within(&space, floors, bounded, &from, 1, &near);
@@ -145,8 +145,8 @@ static void batches_follow_the_gpus_of_a_stage(void)
         CHECK(followed > 0);
     }
     lh_plan_free(plan);
-    lhi_bounded_free(bounded);
-    lhi_floors_free(floors);
+    lhi_bound_cache_free(bounded);
+    lhi_bound_inputs_free(floors);
     lhi_space_fini(&space);
     lhi_arena_free(mem);
     lh_job_free(job);

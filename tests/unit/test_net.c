@@ -59,7 +59,7 @@ static void *writes_why(void *of)
     lhi_failure *failure = of;
     lhi_sleep_for(20000000);
     snprintf(failure->text, sizeof failure->text, "rank 2: the roof fell in");
-    __atomic_store_n(&failure->state, LHI_FAILURE_THERE, __ATOMIC_RELEASE);
+    __atomic_store_n(&failure->state, LHI_FAILURE_SET, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -67,13 +67,13 @@ static void *writes_why(void *of)
  * never written to its end. */
 static void waits_for_the_reason(void)
 {
-    lhi_failure slow = {.state = LHI_FAILURE_BEGUN}, dead = slow;
+    lhi_failure slow = {.state = LHI_FAILURE_WRITING}, dead = slow;
     pthread_t writer;
     CHECK(!pthread_create(&writer, NULL, writes_why, &slow));
     CHECK_STR(lhi_failure_text(&slow), "rank 2: the roof fell in");
     pthread_join(writer, NULL);
     CHECK_STR(lhi_failure_text(&dead), "a rank has failed");
-    CHECK_INT(dead.state, LHI_FAILURE_UNSAID);
+    CHECK_INT(dead.state, LHI_FAILURE_INCOMPLETE);
     lhi_failure_set(&dead, 1, "late");
     CHECK_STR(lhi_failure_text(&dead), "a rank has failed");
 }
@@ -123,7 +123,7 @@ static void sleeps(void)
     CHECK(waited_ns >= 300000000);
     /* A look round reads it twice at most, and so do sending, receiving and
      * this test. */
-    CHECK_MSG(n_looks <= 2 * (waited_ns / LHI_NET_LOOK_NS + 4),
+    CHECK_MSG(n_looks <= 2 * (waited_ns / LHI_NET_POLL_NS + 4),
               "%d looks at the clock in %" PRId64 " ns", n_looks, waited_ns);
     lhi_net_close(nets[0]);
     lhi_net_close(nets[1]);
@@ -259,7 +259,7 @@ static void links_fill_up(void)
     uint32_t slot = 0, first = 0;
     lh_error err = {0};
     lhi_links *table = make_table(&rule, &bytes);
-    for (uint32_t i = 0; i < LHI_LINKS_SLOTS; i++)
+    for (uint32_t i = 0; i < LHI_LINKS_MAX_MESSAGES; i++)
         CHECK_OK(lhi_links_enter(table, 0, 0, 0, i, LHI_NET_NO_TURN,
                                  i ? &slot : &first, &err),
                  err);
@@ -458,7 +458,7 @@ static void kills_who_takes_no_notice(void)
     atomic_uint n_asked = 0;
     const lhi_net_stop stop = {says_so, &n_asked};
     lh_error err = {0};
-    CHECK_INT(lhi_local_run_unless(2, 0, NULL, takes_no_notice, NULL, &stop,
+    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &stop,
                                    NULL, &err),
               LH_EIO);
     CHECK_STR(err.text, "rank 0: it did not end when it was told to");

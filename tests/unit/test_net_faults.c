@@ -205,9 +205,9 @@ static lh_status run_training(const training *t, double losses[STEPS],
     m.replicas = t->replicas;
     m.sharded_gradients = t->gradients;
     m.sharded_parameters = t->parameters;
-    m.by_layer = t->by_layer;
+    m.per_layer_sharding = t->by_layer;
     m.sites = t->sites;
-    m.leaders = t->leaders;
+    m.reduce_by_leaders = t->leaders;
     m.seed = 5;
     m.data = text_path;
     m.rate = 1e-2;
@@ -491,7 +491,7 @@ static void ends_with_the_same_or_a_reason(void)
 static void rails_lose_nothing(void)
 {
     unsigned n_struck = 0, n = (unsigned)(n_seeds / 5);
-    lhi_rails_seen seen = {0};
+    lhi_rails_statistics seen = {0};
     for (uint64_t i = 0; i < n; i++) {
         scenario s = choose_scenario(first_seed + i);
         uint64_t state = first_seed + i, again = 7 * state;
@@ -521,26 +521,26 @@ static void rails_lose_nothing(void)
                    first_seed + i,
                    s.training ? s.training->name : s.conformance->name,
                    wire_fault_name(now.plan.fault), now.log.struck,
-                   (int)now.log.seen.n_lost, (int)now.log.seen.n_again,
-                   (int)now.log.seen.n_twice, (int)now.log.seen.n_back);
+                   (int)now.log.seen.n_lost, (int)now.log.seen.n_retransmitted,
+                   (int)now.log.seen.n_duplicates, (int)now.log.seen.n_restored);
         n_struck += now.log.struck;
         seen.n_lost += now.log.seen.n_lost;
-        seen.n_back += now.log.seen.n_back;
-        seen.n_again += now.log.seen.n_again;
-        seen.n_twice += now.log.seen.n_twice;
+        seen.n_restored += now.log.seen.n_restored;
+        seen.n_retransmitted += now.log.seen.n_retransmitted;
+        seen.n_duplicates += now.log.seen.n_duplicates;
     }
     printf("%u over rails, %u struck: %" PRIu64 " connections lost, %" PRIu64
            " back; segments sent again %" PRIu64 ", come twice %" PRIu64 "\n",
-           n, n_struck, seen.n_lost, seen.n_back, seen.n_again, seen.n_twice);
+           n, n_struck, seen.n_lost, seen.n_restored, seen.n_retransmitted, seen.n_duplicates);
     if (n >= 40)
-        CHECK(n_struck > n / 4 && seen.n_lost > 0 && seen.n_again > 0);
+        CHECK(n_struck > n / 4 && seen.n_lost > 0 && seen.n_retransmitted > 0);
 }
 
 /* A rail that is cut again and again while much is sent, so that segments are
  * lost and come twice. */
 static void rails_cut_often(void)
 {
-    lhi_rails_seen seen = {0};
+    lhi_rails_statistics seen = {0};
     for (uint64_t seed = 0; seed < 4; seed++) {
         lh_error err = {0};
         bool same = false;
@@ -557,14 +557,14 @@ static void rails_cut_often(void)
         say_doing(seed, &s);
         run_case(s.conformance, &same, &err);
         CHECK_MSG(same, "cut often: %s", err.text);
-        seen.n_back += now.log.seen.n_back;
-        seen.n_again += now.log.seen.n_again;
-        seen.n_twice += now.log.seen.n_twice;
+        seen.n_restored += now.log.seen.n_restored;
+        seen.n_retransmitted += now.log.seen.n_retransmitted;
+        seen.n_duplicates += now.log.seen.n_duplicates;
     }
     printf("cut often: %" PRIu64 " connections back; segments sent again "
            "%" PRIu64 ", come twice %" PRIu64 "\n",
-           seen.n_back, seen.n_again, seen.n_twice);
-    CHECK(seen.n_back > 4 && seen.n_again > 4);
+           seen.n_restored, seen.n_retransmitted, seen.n_duplicates);
+    CHECK(seen.n_restored > 4 && seen.n_retransmitted > 4);
 }
 
 /* Seeds beyond the usual ones that have found something: a receive that was

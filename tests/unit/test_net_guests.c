@@ -176,11 +176,11 @@ static int knock(uint16_t port)
 
 static void misbehave(int fd, manner how)
 {
-    unsigned char bytes[LHI_HELLO_BYTES] = "GET / HTTP/1.1\r\n";
-    lhi_hello h = {.kind = LHI_HELLO_HELLO, .rank = 1, .n_ranks = N_RANKS};
-    lhi_job_digest("besieged", h.job);
+    unsigned char bytes[LHI_HANDSHAKE_BYTES] = "GET / HTTP/1.1\r\n";
+    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_HELLO, .rank = 1, .n_ranks = N_RANKS};
+    lhi_compute_job_digest("besieged", h.job);
     if (how != GARBAGE)
-        lhi_hello_write(&h, bytes);
+        lhi_handshake_write(&h, bytes);
     size_t n = how == SILENT ? 0 : how == HALF_HELLO ? 77 : sizeof bytes;
     /* That it is cut off already is as good. */
     bool goes_on = send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n &&
@@ -188,9 +188,9 @@ static void misbehave(int fd, manner how)
                    recv(fd, bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes;
     if (!goes_on)
         return;
-    h.kind = LHI_HELLO_PROOF;
+    h.kind = LHI_HANDSHAKE_PROOF;
     memset(h.mac, 0x5a, sizeof h.mac);
-    lhi_hello_write(&h, bytes);
+    lhi_handshake_write(&h, bytes);
     if (send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0)
         recv(fd, bytes, sizeof bytes, MSG_WAITALL); /* the refusal */
 }
@@ -281,7 +281,7 @@ static void come_through(manner how, uint32_t free_files)
     for (uint32_t i = 0; i < N_RANKS; i++)
         CHECK_MSG(p[i].status == LH_OK, "manner %d, rank %u: %s", (int)how, i,
                   p[i].text);
-    CHECK_MSG(most <= before + LHI_GUESTS_BESIDES + 2 * N_RANKS + 8,
+    CHECK_MSG(most <= before + LHI_PENDING_EXTRA + 2 * N_RANKS + 8,
               "manner %d: %u files, %u before", (int)how, most, before);
 }
 
@@ -326,7 +326,7 @@ static void at_another_rank(void)
     leave_all(fds);
     for (uint32_t i = 0; i < N_RANKS; i++)
         CHECK_MSG(p[i].status == LH_OK, "rank %u: %s", i, p[i].text);
-    CHECK_MSG(most <= LHI_GUESTS_BESIDES + 40, "%u files", most);
+    CHECK_MSG(most <= LHI_PENDING_EXTRA + 40, "%u files", most);
 }
 
 static void with_few_files(void)
@@ -422,7 +422,7 @@ static void too_few_files(void)
 
 int main(void)
 {
-    if (!lhi_hello_can_prove()) {
+    if (!lhi_handshake_can_authenticate()) {
         printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
         return 77;
     }

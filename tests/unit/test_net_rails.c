@@ -153,10 +153,10 @@ static int knock(const struct sockaddr_in *door)
     return fd;
 }
 
-static lhi_hello greeting(lhi_hello_kind kind)
+static lhi_handshake_message greeting(lhi_handshake_kind kind)
 {
-    lhi_hello h = {.kind = kind, .rank = 1, .n_ranks = 2};
-    lhi_job_digest("test", h.job);
+    lhi_handshake_message h = {.kind = kind, .rank = 1, .n_ranks = 2};
+    lhi_compute_job_digest("test", h.job);
     return h;
 }
 
@@ -164,24 +164,24 @@ static lhi_hello greeting(lhi_hello_kind kind)
  * prove: it was not there when the ranks joined. True: it is shown the door. */
 static bool is_refused(const struct sockaddr_in *door, const char *label)
 {
-    unsigned char bytes[LHI_HELLO_BYTES];
-    lhi_hello h = greeting(LHI_HELLO_RAIL), answer;
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_message h = greeting(LHI_HANDSHAKE_RAIL), answer;
     lhi_handshake shake = {.client = 1, .n_ranks = 2};
     lh_error err;
     int fd = knock(door);
     memset(h.nonce, 7, sizeof h.nonce);
-    lhi_hello_write(&h, bytes);
+    lhi_handshake_write(&h, bytes);
     if (send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) != sizeof bytes ||
         recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
-        lhi_hello_read(bytes, &answer, &err) != LH_OK ||
-        answer.kind != LHI_HELLO_CHALLENGE)
+        lhi_handshake_read(bytes, &answer, &err) != LH_OK ||
+        answer.kind != LHI_HANDSHAKE_CHALLENGE)
         abort();
     memcpy(shake.client_nonce, h.nonce, sizeof h.nonce);
     memcpy(shake.server_nonce, answer.nonce, sizeof answer.nonce);
     memcpy(shake.job, h.job, sizeof h.job);
-    h = greeting(LHI_HELLO_PROOF);
-    lhi_prove(secret, strlen(secret), label, &shake, NULL, 0, h.mac);
-    lhi_hello_write(&h, bytes);
+    h = greeting(LHI_HANDSHAKE_PROOF);
+    lhi_handshake_compute_mac(secret, strlen(secret), label, &shake, NULL, 0, h.mac);
+    lhi_handshake_write(&h, bytes);
     bool told = send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes;
     bool closed = recv(fd, bytes, sizeof bytes, MSG_WAITALL) <= 0;
     close(fd);
@@ -325,65 +325,65 @@ static void come_back(void)
 typedef struct speaker {
     struct sockaddr_in door;
     unsigned char key[LHI_MAC_BYTES];
-    lhi_seal *seals;
+    lhi_frame_mac *seals;
     int fd;
 } speaker;
 
-static void say_hello(int fd, const lhi_hello *h)
+static void say_hello(int fd, const lhi_handshake_message *h)
 {
-    unsigned char bytes[LHI_HELLO_BYTES];
-    lhi_hello_write(h, bytes);
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_write(h, bytes);
     if (send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) != sizeof bytes)
         abort();
 }
 
-static lhi_hello hear_hello(int fd)
+static lhi_handshake_message hear_hello(int fd)
 {
-    unsigned char bytes[LHI_HELLO_BYTES];
-    lhi_hello h;
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_message h;
     if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
-        lhi_hello_read(bytes, &h, NULL) != LH_OK)
+        lhi_handshake_read(bytes, &h, NULL) != LH_OK)
         abort();
     return h;
 }
 
 static void introduce(speaker *s)
 {
-    lhi_hello h = greeting(LHI_HELLO_RAIL);
+    lhi_handshake_message h = greeting(LHI_HANDSHAKE_RAIL);
     lhi_handshake shake = {.client = 1, .n_ranks = 2};
-    unsigned char key[LHI_SEAL_KEY_BYTES];
+    unsigned char key[LHI_FRAME_MAC_KEY_BYTES];
     s->fd = knock(&s->door);
     memset(h.nonce, 9, sizeof h.nonce);
     say_hello(s->fd, &h);
     memcpy(shake.client_nonce, h.nonce, sizeof h.nonce);
     memcpy(shake.server_nonce, hear_hello(s->fd).nonce, sizeof h.nonce);
     memcpy(shake.job, h.job, sizeof h.job);
-    h = greeting(LHI_HELLO_PROOF);
-    lhi_prove(s->key, sizeof s->key, "rail client", &shake, NULL, 0, h.mac);
+    h = greeting(LHI_HANDSHAKE_PROOF);
+    lhi_handshake_compute_mac(s->key, sizeof s->key, "rail client", &shake, NULL, 0, h.mac);
     say_hello(s->fd, &h);
-    if (hear_hello(s->fd).kind != LHI_HELLO_WELCOME)
+    if (hear_hello(s->fd).kind != LHI_HANDSHAKE_WELCOME)
         abort();
-    lhi_prove(s->key, sizeof s->key, "rail frames", &shake, NULL, 0, key);
-    if (lhi_seal_make(key, false, &s->seals, NULL) != LH_OK)
+    lhi_handshake_compute_mac(s->key, sizeof s->key, "rail frames", &shake, NULL, 0, key);
+    if (lhi_frame_mac_make(key, false, &s->seals, NULL) != LH_OK)
         abort();
 }
 
 static void say_segment(speaker *s, uint64_t number, const void *bytes,
                         uint32_t size)
 {
-    unsigned char head[LHI_RAIL_HEAD + LHI_SEAL_BYTES], tail[LHI_SEAL_BYTES];
+    unsigned char head[LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES], tail[LHI_FRAME_MAC_BYTES];
     const lhi_rail_head h = {
         .kind = LHI_RAIL_SEGMENT, .size = size, .number = number};
     lhi_rail_head_write(&h, head);
-    lhi_seal_begin(s->seals, LHI_SEAL_HEADER);
-    lhi_seal_add(s->seals, head, LHI_RAIL_HEAD);
-    lhi_seal_end(s->seals, head + LHI_RAIL_HEAD);
+    lhi_frame_mac_begin(s->seals, LHI_FRAME_MAC_HEADER);
+    lhi_frame_mac_add(s->seals, head, LHI_RAIL_HEAD);
+    lhi_frame_mac_end(s->seals, head + LHI_RAIL_HEAD);
     send(s->fd, head, sizeof head, MSG_NOSIGNAL);
     if (!size)
         return;
-    lhi_seal_begin(s->seals, LHI_SEAL_PAYLOAD);
-    lhi_seal_add(s->seals, bytes, size);
-    lhi_seal_end(s->seals, tail);
+    lhi_frame_mac_begin(s->seals, LHI_FRAME_MAC_PAYLOAD);
+    lhi_frame_mac_add(s->seals, bytes, size);
+    lhi_frame_mac_end(s->seals, tail);
     send(s->fd, bytes, size, MSG_NOSIGNAL);
     send(s->fd, tail, sizeof tail, MSG_NOSIGNAL);
 }
@@ -391,7 +391,7 @@ static void say_segment(speaker *s, uint64_t number, const void *bytes,
 /* Until the other end has all before that one. */
 static void await(const speaker *s, uint64_t number)
 {
-    unsigned char bytes[LHI_RAIL_HEAD + LHI_SEAL_BYTES];
+    unsigned char bytes[LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES];
     lhi_rail_head h = {0};
     while (h.acknowledged < number)
         if (recv(s->fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
@@ -448,7 +448,7 @@ static lhi_rails *open_to(speaker *s, void *(*speaks)(void *), pthread_t *thread
                            .addresses = addresses,
                            .keys = keys,
                            .failure = failure};
-    lhi_job_digest("test", o.job);
+    lhi_compute_job_digest("test", o.job);
     lhi_rails *rails = NULL;
     lh_error err = {0};
     if (pthread_create(thread, NULL, speaks, s))
@@ -472,27 +472,27 @@ static void segments(void)
     CHECK_INT(n, sizeof want);
     CHECK(memcmp(got, want, sizeof want) == 0);
     pthread_join(thread, NULL);
-    lhi_rails_seen seen;
-    lhi_rails_look(rails, &seen);
-    CHECK_INT(seen.n_twice, 3 + (N_LATER + 49) / 100);
+    lhi_rails_statistics seen;
+    lhi_rails_read_statistics(rails, &seen);
+    CHECK_INT(seen.n_duplicates, 3 + (N_LATER + 49) / 100);
     close(fds[1]);
     close(s.fd);
     lhi_rails_close(rails);
-    lhi_seal_free(s.seals);
+    lhi_frame_mac_free(s.seals);
 }
 
 /* Shows that it is there, and takes nothing, until the rail is closed. */
 static void *say_alive(void *of)
 {
     speaker *s = of;
-    unsigned char bytes[LHI_RAIL_HEAD + LHI_SEAL_BYTES];
+    unsigned char bytes[LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES];
     const lhi_rail_head h = {.kind = LHI_RAIL_ALIVE};
     introduce(s);
     do {
         lhi_rail_head_write(&h, bytes);
-        lhi_seal_begin(s->seals, LHI_SEAL_HEADER);
-        lhi_seal_add(s->seals, bytes, LHI_RAIL_HEAD);
-        lhi_seal_end(s->seals, bytes + LHI_RAIL_HEAD);
+        lhi_frame_mac_begin(s->seals, LHI_FRAME_MAC_HEADER);
+        lhi_frame_mac_add(s->seals, bytes, LHI_RAIL_HEAD);
+        lhi_frame_mac_end(s->seals, bytes + LHI_RAIL_HEAD);
         lhi_sleep_for(20 * ms_ns);
     } while (send(s->fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0);
     return NULL;
@@ -502,7 +502,7 @@ static void *say_alive(void *of)
  * part of a segment: what is freed is freed once. */
 static void leaves_in_the_middle(void)
 {
-    static const char much[LHI_RAIL_BYTES];
+    static const char much[LHI_RAIL_SEGMENT_BYTES];
     speaker s = {0};
     lhi_failure failure = {0};
     int fds[2];
@@ -516,7 +516,7 @@ static void leaves_in_the_middle(void)
     lhi_rails_close(rails);
     pthread_join(thread, NULL);
     close(s.fd);
-    lhi_seal_free(s.seals);
+    lhi_frame_mac_free(s.seals);
 }
 
 static void heads(void)
@@ -551,7 +551,7 @@ static void heads(void)
 int main(void)
 {
     RUN_VIRTUAL(heads);
-    if (!lhi_hello_can_prove()) {
+    if (!lhi_handshake_can_authenticate()) {
         printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
         return 77;
     }

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const unsigned char key[2 * LHI_SEAL_KEY_BYTES] = {1, 2, 3};
+static const unsigned char key[2 * LHI_FRAME_MAC_KEY_BYTES] = {1, 2, 3};
 
 /* AES-256-GMAC under the key 00 01 .. 1f, by
  * openssl mac -cipher AES-256-GCM -macopt hexkey:.. -macopt hexiv:NONCE GMAC
@@ -19,48 +19,48 @@ static const unsigned char key[2 * LHI_SEAL_KEY_BYTES] = {1, 2, 3};
 static const struct {
     bool upwards;
     uint32_t frame;
-    lhi_seal_part part;
+    lhi_frame_mac_part part;
     const char *bytes; /* NULL: 00 01 .. 2f */
     const char *seal;
 } known[] = {
-    {true, 1, LHI_SEAL_HEADER, NULL, "e6dd49be44e84490eae2df992c33c8af"},
-    {true, 1, LHI_SEAL_PAYLOAD, "abc", "de70edb5d39fc28c3f2005e9b24ed45c"},
-    {true, 1, LHI_SEAL_VOID, "", "20b2d3ae3cf9e87764d0099f26de949f"},
-    {true, 2, LHI_SEAL_HEADER, NULL, "e1209ee776bb37ba5fc32324e8fe6e23"},
-    {false, 1, LHI_SEAL_HEADER, NULL, "ea3c0d87e12431ce51fd51f79511f7bd"},
-    {false, 258, LHI_SEAL_PAYLOAD, "abc", "f818f8e1e9ecce109dbba464d5415776"},
+    {true, 1, LHI_FRAME_MAC_HEADER, NULL, "e6dd49be44e84490eae2df992c33c8af"},
+    {true, 1, LHI_FRAME_MAC_PAYLOAD, "abc", "de70edb5d39fc28c3f2005e9b24ed45c"},
+    {true, 1, LHI_FRAME_MAC_VOID, "", "20b2d3ae3cf9e87764d0099f26de949f"},
+    {true, 2, LHI_FRAME_MAC_HEADER, NULL, "e1209ee776bb37ba5fc32324e8fe6e23"},
+    {false, 1, LHI_FRAME_MAC_HEADER, NULL, "ea3c0d87e12431ce51fd51f79511f7bd"},
+    {false, 258, LHI_FRAME_MAC_PAYLOAD, "abc", "f818f8e1e9ecce109dbba464d5415776"},
 };
 
 static void are_those_of_the_format(void)
 {
-    unsigned char count[48], seal[LHI_SEAL_BYTES];
-    char text[2 * LHI_SEAL_BYTES + 1];
+    unsigned char count[48], seal[LHI_FRAME_MAC_BYTES];
+    char text[2 * LHI_FRAME_MAC_BYTES + 1];
     lh_error err = {0};
     for (unsigned i = 0; i < sizeof count; i++)
         count[i] = (unsigned char)i;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
         const char *bytes = known[k].bytes;
-        lhi_seal *seals = NULL;
-        CHECK_OK(lhi_seal_make(count, known[k].upwards, &seals, &err), err);
+        lhi_frame_mac *seals = NULL;
+        CHECK_OK(lhi_frame_mac_make(count, known[k].upwards, &seals, &err), err);
         for (uint32_t f = 0; f < known[k].frame; f++)
-            lhi_seal_begin(seals, LHI_SEAL_HEADER);
-        if (known[k].part != LHI_SEAL_HEADER)
-            lhi_seal_begin(seals, known[k].part);
-        lhi_seal_add(seals, bytes ? (const void *)bytes : count,
+            lhi_frame_mac_begin(seals, LHI_FRAME_MAC_HEADER);
+        if (known[k].part != LHI_FRAME_MAC_HEADER)
+            lhi_frame_mac_begin(seals, known[k].part);
+        lhi_frame_mac_add(seals, bytes ? (const void *)bytes : count,
                      bytes ? strlen(bytes) : sizeof count);
-        lhi_seal_end(seals, seal);
+        lhi_frame_mac_end(seals, seal);
         for (size_t i = 0; i < sizeof seal; i++)
             snprintf(text + 2 * i, 3, "%02x", seal[i]);
         CHECK_STR(text, known[k].seal);
-        lhi_seal_free(seals);
+        lhi_frame_mac_free(seals);
     }
 }
 
 /* ---- frames that come where they do not belong ---- */
 
 enum {
-    HEAD = LHI_FRAME_BYTES + LHI_SEAL_BYTES,
-    WHOLE = HEAD + 1 + LHI_SEAL_BYTES /* of a message of one byte */
+    HEAD = LHI_FRAME_BYTES + LHI_FRAME_MAC_BYTES,
+    WHOLE = HEAD + 1 + LHI_FRAME_MAC_BYTES /* of a message of one byte */
 };
 
 /* Rank 0, and the end of its connection to rank 1. */
@@ -80,7 +80,7 @@ static lhi_net *rank_zero(int *fd)
 }
 
 /* What rank 1 would say: a message of one byte. */
-static void write_small(lhi_seal *seals, uint64_t tag, char byte,
+static void write_small(lhi_frame_mac *seals, uint64_t tag, char byte,
                         unsigned char out[WHOLE])
 {
     const lhi_frame f = {.kind = LHI_FRAME_SMALL,
@@ -88,13 +88,13 @@ static void write_small(lhi_seal *seals, uint64_t tag, char byte,
                          .tag = tag,
                          .size = 1};
     lhi_frame_write(&f, out);
-    lhi_seal_begin(seals, LHI_SEAL_HEADER);
-    lhi_seal_add(seals, out, LHI_FRAME_BYTES);
-    lhi_seal_end(seals, out + LHI_FRAME_BYTES);
+    lhi_frame_mac_begin(seals, LHI_FRAME_MAC_HEADER);
+    lhi_frame_mac_add(seals, out, LHI_FRAME_BYTES);
+    lhi_frame_mac_end(seals, out + LHI_FRAME_BYTES);
     out[HEAD] = (unsigned char)byte;
-    lhi_seal_begin(seals, LHI_SEAL_PAYLOAD);
-    lhi_seal_add(seals, out + HEAD, 1);
-    lhi_seal_end(seals, out + HEAD + 1);
+    lhi_frame_mac_begin(seals, LHI_FRAME_MAC_PAYLOAD);
+    lhi_frame_mac_add(seals, out + HEAD, 1);
+    lhi_frame_mac_end(seals, out + HEAD + 1);
 }
 
 /* Rank 0 waits for a message of tag 7: `want` of an error, or this byte. */
@@ -126,9 +126,9 @@ static void play(trick what)
     char byte = 'a';
     lhi_net_op op = {0};
     lh_error err = {0};
-    lhi_seal *seals = NULL;
+    lhi_frame_mac *seals = NULL;
     lhi_net *net = rank_zero(&fd);
-    CHECK_OK(lhi_seal_make(key + LHI_SEAL_KEY_BYTES, false, &seals, &err), err);
+    CHECK_OK(lhi_frame_mac_make(key + LHI_FRAME_MAC_KEY_BYTES, false, &seals, &err), err);
     write_small(seals, 7, 'a', one);
     write_small(seals, 7, 'b', two);
     const unsigned char *first = one, *second = two;
@@ -165,7 +165,7 @@ static void play(trick what)
     receive_one(net, 'b', what == NONE ? NULL : changed);
     close(fd);
     lhi_net_close(net);
-    lhi_seal_free(seals);
+    lhi_frame_mac_free(seals);
 }
 
 static void come_as_they_were_sent(void)
@@ -192,13 +192,13 @@ static void are_good_one_way(void)
 
 int main(void)
 {
-    lhi_seal *seals = NULL;
+    lhi_frame_mac *seals = NULL;
     lh_error err = {0};
-    if (lhi_seal_make(key, true, &seals, &err) == LH_EUNSUPPORTED) {
+    if (lhi_frame_mac_make(key, true, &seals, &err) == LH_EUNSUPPORTED) {
         printf("SKIPPED: %s\n", err.text);
         return 77;
     }
-    lhi_seal_free(seals);
+    lhi_frame_mac_free(seals);
     RUN(are_those_of_the_format);
     RUN(come_as_they_were_sent);
     RUN(are_good_once);

@@ -207,7 +207,7 @@ static void *receives_large(void *of)
 static void breaks_off(void)
 {
     enum { N = 20 << 20 };
-    static const unsigned char keys[2 * LHI_SEAL_KEY_BYTES];
+    static const unsigned char keys[2 * LHI_FRAME_MAC_KEY_BYTES];
     unsigned char *bytes = calloc(1, N);
     CHECK(bytes != NULL);
     for (int sealed = 0; sealed < 2; sealed++) {
@@ -258,39 +258,39 @@ static void breaks_off(void)
  * sealed, which has its seal all the same. */
 static void withdraws_what_is_empty(void)
 {
-    static const unsigned char key[LHI_SEAL_KEY_BYTES], payload[6000];
-    unsigned char came[LHI_FRAME_BYTES + sizeof payload + 2 * LHI_SEAL_BYTES];
-    lhi_seal *out = NULL, *in = NULL;
+    static const unsigned char key[LHI_FRAME_MAC_KEY_BYTES], payload[6000];
+    unsigned char came[LHI_FRAME_BYTES + sizeof payload + 2 * LHI_FRAME_MAC_BYTES];
+    lhi_frame_mac *out = NULL, *in = NULL;
     lh_error err = {0};
     int pair[2];
-    lh_status status = lhi_seal_make(key, true, &out, &err);
+    lh_status status = lhi_frame_mac_make(key, true, &out, &err);
     if (status == LH_EUNSUPPORTED) {
         printf("SKIPPED: %s\n", err.text);
         return;
     }
     CHECK_OK(status, err);
-    CHECK_OK(lhi_seal_make(key, true, &in, &err), err);
+    CHECK_OK(lhi_frame_mac_make(key, true, &in, &err), err);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
         abort();
-    lhi_outgoing first = {.payload = payload,
+    lhi_outgoing_frame first = {.payload = payload,
                           .payload_size = sizeof payload,
                           .size = sizeof came};
-    lhi_outgoing empty = {.payload = payload, .size = lhi_head_bytes(out)};
+    lhi_outgoing_frame empty = {.payload = payload, .size = lhi_frame_head_bytes(out)};
     while (first.sent < first.size) {
-        ssize_t n = lhi_outgoing_write(&first, pair[0], out, 4000);
+        ssize_t n = lhi_outgoing_frame_write(&first, pair[0], out, 4000);
         CHECK(n > 0);
         first.sent += n > 0 ? (size_t)n : first.size;
-        lhi_outgoing_withdraw(&empty, out);
+        lhi_outgoing_frame_cancel(&empty, out);
     }
     CHECK(recv(pair[1], came, sizeof came, MSG_WAITALL) == sizeof came);
-    lhi_seal_begin(in, LHI_SEAL_HEADER);
-    lhi_seal_add(in, came, LHI_FRAME_BYTES);
-    CHECK(lhi_seal_is(in, came + LHI_FRAME_BYTES));
-    lhi_seal_begin(in, LHI_SEAL_PAYLOAD);
-    lhi_seal_add(in, payload, sizeof payload);
-    CHECK(lhi_seal_is(in, came + sizeof came - LHI_SEAL_BYTES));
-    lhi_seal_free(out);
-    lhi_seal_free(in);
+    lhi_frame_mac_begin(in, LHI_FRAME_MAC_HEADER);
+    lhi_frame_mac_add(in, came, LHI_FRAME_BYTES);
+    CHECK(lhi_frame_mac_verify(in, came + LHI_FRAME_BYTES));
+    lhi_frame_mac_begin(in, LHI_FRAME_MAC_PAYLOAD);
+    lhi_frame_mac_add(in, payload, sizeof payload);
+    CHECK(lhi_frame_mac_verify(in, came + sizeof came - LHI_FRAME_MAC_BYTES));
+    lhi_frame_mac_free(out);
+    lhi_frame_mac_free(in);
     close(pair[0]);
     close(pair[1]);
 }

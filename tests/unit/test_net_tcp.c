@@ -240,7 +240,7 @@ static void only_strangers(void)
     rank_process p = {0};
     rank_process_start(&p, 0, 2, 0, NULL, join, &j, nothing, NULL);
     int fd = connect_loopback(j.port);
-    char noise[LHI_HELLO_BYTES] = "GET / HTTP/1.1\r\n";
+    char noise[LHI_HANDSHAKE_BYTES] = "GET / HTTP/1.1\r\n";
     CHECK(write(fd, noise, sizeof noise) == sizeof noise);
     rank_process_end(&p);
     CHECK_INT(p.status, LH_EIO);
@@ -264,14 +264,14 @@ static void false_server(void)
     rank_process p = {0};
     rank_process_start(&p, 1, 2, 0, NULL, join, &j, nothing, NULL);
     int fd = accept(listener, NULL, NULL);
-    unsigned char bytes[LHI_HELLO_BYTES];
-    lhi_hello h = {.kind = LHI_HELLO_CHALLENGE, .n_ranks = 2};
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_CHALLENGE, .n_ranks = 2};
     CHECK(pipe_all(fd, bytes, sizeof bytes, false));
-    lhi_hello_write(&h, bytes);
+    lhi_handshake_write(&h, bytes);
     CHECK(pipe_all(fd, bytes, sizeof bytes, true));
     CHECK(pipe_all(fd, bytes, sizeof bytes, false));
-    h.kind = LHI_HELLO_WELCOME;
-    lhi_hello_write(&h, bytes);
+    h.kind = LHI_HANDSHAKE_WELCOME;
+    lhi_handshake_write(&h, bytes);
     CHECK(pipe_all(fd, bytes, sizeof bytes, true));
     rank_process_end(&p);
     CHECK_INT(p.status, LH_EIO);
@@ -431,7 +431,7 @@ static void cut(void)
 
 int main(void)
 {
-    if (!lhi_hello_can_prove()) {
+    if (!lhi_handshake_can_authenticate()) {
         printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
         return 77;
     }

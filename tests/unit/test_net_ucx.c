@@ -77,11 +77,11 @@ static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
 {
     char word[] = "hello";
     lhi_rank_result result;
-    const lhi_mpi_work work = {.transport = getenv("TEST_NET_TRANSPORT"),
+    const lhi_mpi_setup work = {.transport = getenv("TEST_NET_TRANSPORT"),
                                .n_links = c->n_links,
                                .links = c->links,
                                .insecure = getenv("TEST_NET_MBIT") != NULL};
-    LHI_TRY(lhi_mpi_meet(mpi, &work, err));
+    LHI_TRY(lhi_mpi_exchange(mpi, &work, err));
     lh_status status =
         lhi_mpi_run(mpi, &work, c->rank_main, word, &result, err);
     free(result.text);
@@ -148,7 +148,7 @@ static int under_mpi(void)
     if (lhi_mpi_rank(mpi) == 0)
         printf("%u cases\n", n_run);
     bool bad = test_state.bad || n_run == 0;
-    lhi_mpi_end(mpi, bad);
+    lhi_mpi_finalise(mpi, bad);
     return bad;
 }
 

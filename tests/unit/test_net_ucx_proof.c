@@ -113,9 +113,9 @@ static void not_beyond_this_host(void)
 /* ---- a stranger at the worker ---- */
 
 /* Two ranks in threads of this process, whose cards are seen. */
-typedef struct two {
+typedef struct largest_two {
     pthread_barrier_t barrier;
-    unsigned char cards[2 * LHI_UCX_CARD_BYTES];
+    unsigned char cards[2 * LHI_UCX_RECORD_BYTES];
     lhi_net *nets[2];
     lh_status status[2];
     lh_error err[2];
@@ -177,7 +177,7 @@ typedef struct stranger {
     ucp_ep_h ep;
 } stranger;
 
-static void come_near(stranger *s, const lhi_ucx_card *card)
+static void come_near(stranger *s, const lhi_ucx_record *card)
 {
     lh_error err = {0};
     int efd;
@@ -287,7 +287,7 @@ static void send_one(two *t, uint64_t tag, size_t n)
 static void strangers_are_not_heard(void)
 {
     static two t;
-    static lhi_ucx_card card;
+    static lhi_ucx_record card;
     enum { N_LARGE = 20000, LARGE = 8000 };
     static unsigned char noise[LARGE];
     stranger s = {0};
@@ -301,7 +301,7 @@ static void strangers_are_not_heard(void)
     unsigned elsewhere = 0;
     CHECK(count_listeners(&elsewhere) > 0);
     CHECK_INT(elsewhere, 0);
-    CHECK_OK(lhi_ucx_card_read(t.cards, &card, &err), err);
+    CHECK_OK(lhi_ucx_record_read(t.cards, &card, &err), err);
     come_near(&s, &card);
     send_one(&t, 1, 100);
     size_t before = resident_bytes();

@@ -18,14 +18,14 @@
 
 typedef union message {
     lhi_command command;
-    lhi_done done;
+    lhi_command_report done;
     int64_t posted_ns;
-    lhi_counts counts;
+    lhi_record_counts counts;
     lhi_outcome outcome;
     lhi_proposal proposal;
     lhi_vote vote;
     lhi_switch change;
-    lhi_told told;
+    lhi_adapt_notice told;
 } message;
 
 typedef lh_status read_message(const unsigned char *in, size_t size,
@@ -40,19 +40,19 @@ static lh_status read_command(const unsigned char *in, size_t size,
 static lh_status read_done(const unsigned char *in, size_t size, message *out,
                            lh_error *err)
 {
-    return lhi_done_read(in, size, &out->done, err);
+    return lhi_command_report_read(in, size, &out->done, err);
 }
 
 static lh_status read_notice(const unsigned char *in, size_t size, message *out,
                              lh_error *err)
 {
-    return lhi_notice_read(in, size, &out->posted_ns, err);
+    return lhi_receive_notice_read(in, size, &out->posted_ns, err);
 }
 
 static lh_status read_counts(const unsigned char *in, size_t size, message *out,
                              lh_error *err)
 {
-    return lhi_counts_read(in, size, &out->counts, err);
+    return lhi_record_counts_read(in, size, &out->counts, err);
 }
 
 static lh_status read_outcome(const unsigned char *in, size_t size,
@@ -137,11 +137,11 @@ static void commands(void)
     lh_error err;
     lhi_command_write(&o, bytes);
     CHECK(memcmp(bytes, "LE\10\1\2\0\0\0\xfe\xff", 10) == 0);
-    CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
+    CHECK_INT(lhi_load_little_endian(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
     CHECK(back.command.step == o.step && back.command.t0_ns == o.t0_ns);
-    CHECK(bytes[24] == 3 && bytes[28] == 2 && back.command.sees);
+    CHECK(bytes[24] == 3 && bytes[28] == 2 && back.command.wants_observation);
     CHECK(back.command.proposes && back.command.verdict == LHI_VERDICT_DROP);
     only_this(read_command, bytes, sizeof bytes);
     not_with(read_command, bytes, sizeof bytes, 4, 7,
@@ -154,31 +154,31 @@ static void commands(void)
 
 static void reports(void)
 {
-    unsigned char bytes[LHI_DONE_BYTES];
-    const lhi_done d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX, 5};
-    const lhi_done none = {.loss = NAN};
+    unsigned char bytes[LHI_COMMAND_REPORT_BYTES];
+    const lhi_command_report d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX, 5};
+    const lhi_command_report none = {.loss = NAN};
     message back;
     lh_error err;
-    lhi_done_write(&none, bytes);
+    lhi_command_report_write(&none, bytes);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
-    CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
-    lhi_done_write(&d, bytes);
+    CHECK(lhi_double_to_bits(back.done.loss) == lhi_double_to_bits(none.loss));
+    lhi_command_report_write(&d, bytes);
     CHECK(memcmp(bytes, "LE\10\2", 4) == 0);
-    CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
+    CHECK(lhi_load_little_endian(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
     CHECK(back.done.n_slips == 3 && back.done.worst_late_ns == -7);
-    CHECK(back.done.n_grown == UINT64_MAX);
-    CHECK(back.done.n_played == 5 && bytes[4] == 5);
+    CHECK(back.done.pool_growth == UINT64_MAX);
+    CHECK(back.done.n_collectives == 5 && bytes[4] == 5);
     only_this(read_done, bytes, sizeof bytes);
 }
 
 static void notices(void)
 {
-    unsigned char bytes[LHI_NOTICE_BYTES];
+    unsigned char bytes[LHI_RECEIVE_NOTICE_BYTES];
     message back;
     lh_error err;
-    lhi_notice_write(-123456789012345, bytes);
+    lhi_receive_notice_write(-123456789012345, bytes);
     CHECK(memcmp(bytes, "LE\10\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
@@ -188,29 +188,29 @@ static void notices(void)
 
 static void records(void)
 {
-    const lhi_counts n = {2, 2};
-    const lhi_record passes[2] = {{1, 2, 5, 3, 4, 0},
+    const lhi_record_counts n = {2, 2};
+    const lhi_pass_record passes[2] = {{1, 2, 5, 3, 4, 0},
                                   {-1, 1 << 20, 1 << 21, 0, INT64_MAX, 0}};
-    const lhi_played played[2] = {{7, true, LH_NONE, 5, 6, 7, 8, 0},
+    const lhi_collective_record played[2] = {{7, true, LH_NONE, 5, 6, 7, 8, 0},
                                   {3, false, LH_NONE, 1, 2, 4, 4, 9}};
-    unsigned char head[LHI_COUNTS_BYTES];
-    unsigned char rows[2 * LHI_RECORD_BYTES + 2 * LHI_PLAYED_BYTES];
-    lhi_record passes_back[2];
-    lhi_played played_back[2];
+    unsigned char head[LHI_RECORD_COUNTS_BYTES];
+    unsigned char rows[2 * LHI_PASS_RECORD_BYTES + 2 * LHI_COLLECTIVE_RECORD_BYTES];
+    lhi_pass_record passes_back[2];
+    lhi_collective_record played_back[2];
     message back;
     lh_error err;
-    lhi_counts_write(&n, head);
+    lhi_record_counts_write(&n, head);
     CHECK(memcmp(head, "LE\10\4\2\0\0\0\2\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
-    CHECK(back.counts.n_passes == 2 && back.counts.n_played == 2);
+    CHECK(back.counts.n_passes == 2 && back.counts.n_collectives == 2);
     only_this(read_counts, head, sizeof head);
     not_with(read_counts, head, sizeof head, 12, 1, "whose end is 1");
-    CHECK_INT(lhi_rows_bytes(&n), sizeof rows);
-    lhi_rows_write(&n, passes, played, rows);
-    CHECK(lhi_get_bytes(rows + 16, 8) == 5 && lhi_get_bytes(rows + 32, 8) == 4);
+    CHECK_INT(lhi_record_rows_size(&n), sizeof rows);
+    lhi_record_rows_write(&n, passes, played, rows);
+    CHECK(lhi_load_little_endian(rows + 16, 8) == 5 && lhi_load_little_endian(rows + 32, 8) == 4);
     CHECK(rows[80] == 7 && rows[84] == 1);
     CHECK_OK(
-        lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
+        lhi_record_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
         err);
     CHECK(memcmp(passes, passes_back, sizeof passes) == 0);
     CHECK(played_back[0].chunk == 7 && played_back[0].is_reduce_scatter);
@@ -219,16 +219,16 @@ static void records(void)
     CHECK(played_back[0].arrive_ns == 8 && played_back[0].copy == 0);
     CHECK(played_back[1].copy == 9 && played_back[1].arrive_ns == 4);
     for (size_t k = 0; k < sizeof rows; k++)
-        CHECK_INT(lhi_rows_read(rows, k, &n, passes_back, played_back, &err),
+        CHECK_INT(lhi_record_rows_read(rows, k, &n, passes_back, played_back, &err),
                   LH_EIO);
-    rows[84 + LHI_PLAYED_BYTES] = 1; /* a copy is no reduce-scatter */
+    rows[84 + LHI_COLLECTIVE_RECORD_BYTES] = 1; /* a copy is no reduce-scatter */
     CHECK_INT(
-        lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
+        lhi_record_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
         LH_EIO);
-    rows[84 + LHI_PLAYED_BYTES] = 0;
+    rows[84 + LHI_COLLECTIVE_RECORD_BYTES] = 0;
     rows[84] = 2;
     CHECK_INT(
-        lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
+        lhi_record_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
         LH_EIO);
     CHECK_HAS(err.text, "of no kind");
 }
@@ -241,24 +241,24 @@ static void outcomes(void)
                              .ns = 2,
                              .loss = 3,
                              .validation_loss = 4,
-                             .norm = 5,
-                             .rate = 6,
+                             .gradient_norm = 5,
+                             .learning_rate = 6,
                              .tokens = 7,
-                             .slips = 8,
-                             .worst_late_ns = -9,
+                             .missed_deadlines = 8,
+                             .max_lateness_ns = -9,
                              .mtp_loss = 10};
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
     CHECK(memcmp(bytes, "LE\10\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
-    CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
+    CHECK(back.outcome.n_iterations == 9 && back.outcome.pool_growth == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
     CHECK(back.outcome.n_switches == 5 && back.outcome.texts.n_rows == 6);
     CHECK(back.outcome.texts.n_links == 7 && bytes[28] == 5 && bytes[36] == 7);
-    CHECK(back.outcome.n_told == 8 && bytes[40] == 8);
+    CHECK(back.outcome.n_notices == 8 && bytes[40] == 8);
     CHECK(back.outcome.texts.n_paths == 3 && bytes[44] == 3);
-    CHECK(back.outcome.texts.n_seats == 2 && bytes[48] == 2);
+    CHECK(back.outcome.texts.n_assignment == 2 && bytes[48] == 2);
     not_with(read_outcome, bytes, sizeof bytes, 52, 1, "end is 1");
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
@@ -266,8 +266,8 @@ static void outcomes(void)
     CHECK(row[0] == 1 && row[48] == 7 && row[71] == 0xff);
     lh_iteration again = lhi_iteration_read(row);
     CHECK(again.step == 1 && again.ns == 2 && again.loss == 3);
-    CHECK(again.validation_loss == 4 && again.norm == 5 && again.rate == 6);
-    CHECK(again.tokens == 7 && again.slips == 8 && again.worst_late_ns == -9);
+    CHECK(again.validation_loss == 4 && again.gradient_norm == 5 && again.learning_rate == 6);
+    CHECK(again.tokens == 7 && again.missed_deadlines == 8 && again.max_lateness_ns == -9);
     CHECK(again.mtp_loss == 10);
 }
 
@@ -279,13 +279,13 @@ static void proposals(void)
     lh_error err = {0};
     lhi_proposal_write(&p, bytes);
     CHECK(memcmp(bytes, "LE\10\6\0\0\0\0\7", 9) == 0);
-    CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
+    CHECK_INT(lhi_load_little_endian(bytes + 16, 4), 300);
     CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.proposal.step == 7 && back.proposal.texts.n_rows == 300);
     CHECK_INT(back.proposal.texts.n_links, 20);
     CHECK_INT(back.proposal.texts.n_paths, 9);
     CHECK_INT(bytes[24], 9);
-    CHECK_INT(back.proposal.texts.n_seats, 4);
+    CHECK_INT(back.proposal.texts.n_assignment, 4);
     CHECK_INT(bytes[28], 4);
     only_this(read_proposal, bytes, sizeof bytes);
     not_with(read_proposal, bytes, sizeof bytes, 4, 1, "whose beginning is 1");
@@ -337,7 +337,7 @@ static void switches(void)
     const lhi_switch s = {.step = 3,
                           .predicted_ns = -4,
                           .expected_ns = 5,
-                          .n_seats = 9,
+                          .n_assignment = 9,
                           .moved_bytes = 6,
                           .move_ns = 7,
                           .move_expected_ns = 8,
@@ -359,7 +359,7 @@ static void switches(void)
     CHECK(back.change.path == LH_DATA_PATH_MIXED);
     CHECK(bytes[32] == 6 && bytes[40] == 7 && bytes[48] == 8 && bytes[56] == 9);
     CHECK(back.change.moved_bytes == 6 && back.change.move_ns == 7);
-    CHECK(back.change.move_expected_ns == 8 && back.change.n_seats == 9);
+    CHECK(back.change.move_expected_ns == 8 && back.change.n_assignment == 9);
     CHECK_STR(back.change.to, s.to);
     CHECK_STR(back.change.why, s.why);
     CHECK_STR(back.change.refused, s.refused);
@@ -372,19 +372,19 @@ static void switches(void)
 static lh_status read_told(const unsigned char *in, size_t size, message *out,
                            lh_error *err)
 {
-    return lhi_told_read(in, size, &out->told, err);
+    return lhi_adapt_notice_read(in, size, &out->told, err);
 }
 
 static void notices_of_changes(void)
 {
-    unsigned char bytes[LHI_TOLD_BYTES];
-    const lhi_told t = {{.step = 7,
-                         .event = {.what = LH_MONITOR_DEVICE,
+    unsigned char bytes[LHI_ADAPT_NOTICE_BYTES];
+    const lhi_adapt_notice t = {{.step = 7,
+                         .event = {.target = LH_MONITOR_DEVICE,
                                    .index = 3,
                                    .change = LH_MONITOR_ENDS,
-                                   .from = 5,
-                                   .before_ns = 0.5,
-                                   .now_ns = 1.5,
+                                   .first_step = 5,
+                                   .baseline_ns = 0.5,
+                                   .current_ns = 1.5,
                                    .error_ns = 2.5,
                                    .cost_ns = -6},
                          .is_decision = true,
@@ -397,17 +397,17 @@ static void notices_of_changes(void)
                         "since it is slow"};
     message back;
     lh_error err = {0};
-    lhi_told_write(&t, bytes);
+    lhi_adapt_notice_write(&t, bytes);
     CHECK(memcmp(bytes, "LE\10\12\3\0\0\0\7", 9) == 0);
     CHECK(bytes[16] == 1 && bytes[20] == 3 && bytes[24] == 2);
     CHECK(memcmp(bytes + 104, "slack", 6) == 0);
     CHECK(memcmp(bytes + 136, "since", 5) == 0);
     CHECK_OK(read_told(bytes, sizeof bytes, &back, &err), err);
-    const lh_notice *n = &back.told.notice;
+    const lh_adapt_event *n = &back.told.notice;
     CHECK(n->step == 7 && n->is_decision && n->is_switch && n->now_ns == 8);
     CHECK(n->path == LH_DATA_PATH_DELEGATED && bytes[96] == 1);
-    CHECK(n->predicted_ns == 9 && n->bound_ns == 10 && n->event.from == 5);
-    CHECK(n->event.before_ns == 0.5 && n->event.now_ns == 1.5);
+    CHECK(n->predicted_ns == 9 && n->bound_ns == 10 && n->event.first_step == 5);
+    CHECK(n->event.baseline_ns == 0.5 && n->event.current_ns == 1.5);
     CHECK(n->event.error_ns == 2.5 && n->event.cost_ns == -6);
     CHECK_STR(back.told.name, t.name);
     CHECK_STR(back.told.text, t.text);
@@ -424,47 +424,47 @@ static void notices_of_changes(void)
 /* What is seen of a step says itself how much it is; who reads it knows. */
 static void sights(void)
 {
-    enum { SIZE = LHI_SEEN_BYTES + 2 * LHI_SEEN_ROW_BYTES + LHI_PLAYED_BYTES };
+    enum { SIZE = LHI_OBSERVATION_HEADER_BYTES + 2 * LHI_PASS_OBSERVATION_BYTES + LHI_COLLECTIVE_RECORD_BYTES };
     unsigned char bytes[SIZE];
-    const lhi_seen_row rows[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, -12}};
-    const lhi_played played = {1, true, LH_NONE, 2, 3, 4, 5, 0};
-    const lhi_seen_head head = {2, 1, UINT64_MAX - 1};
-    lhi_seen_head back = {2, 1, 0}, other;
-    lhi_seen_row rows_back[2];
-    lhi_played played_back;
+    const lhi_pass_observation rows[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, -12}};
+    const lhi_collective_record played = {1, true, LH_NONE, 2, 3, 4, 5, 0};
+    const lhi_observation_header head = {2, 1, UINT64_MAX - 1};
+    lhi_observation_header back = {2, 1, 0}, other;
+    lhi_pass_observation rows_back[2];
+    lhi_collective_record played_back;
     lh_error err = {0};
-    CHECK_INT(lhi_seen_size(&head), SIZE);
-    lhi_seen_write(&head, rows, &played, bytes);
+    CHECK_INT(lhi_observation_size(&head), SIZE);
+    lhi_observation_write(&head, rows, &played, bytes);
     CHECK(memcmp(bytes, "LE\10\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
-    CHECK_OK(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+    CHECK_OK(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
              err);
     CHECK(back.clock == UINT64_MAX - 1);
     CHECK(memcmp(rows, rows_back, sizeof rows) == 0);
     CHECK(played_back.chunk == 1 && played_back.arrive_ns == 5);
     for (uint32_t i = 0; i < 2; i++) {
-        other = (lhi_seen_head){2 + i, i, 0};
+        other = (lhi_observation_header){2 + i, i, 0};
         CHECK_INT(
-            lhi_seen_read(bytes, SIZE, &other, rows_back, &played_back, &err),
+            lhi_observation_read(bytes, SIZE, &other, rows_back, &played_back, &err),
             LH_EIO);
     }
     bytes[4] = 1;
-    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
               LH_EIO);
     CHECK_HAS(err.text, "number of passes is 1");
     bytes[4] = 2;
     bytes[12] = 1;
-    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
               LH_EIO);
     CHECK_HAS(err.text, "whose end is 1");
     bytes[12] = 0;
     bytes[31] = 0x80; /* differences of which would be no numbers */
-    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
               LH_EIO);
     CHECK_HAS(err.text, "time beyond 73 years");
     bytes[31] = 0;
     bytes[SIZE - 1] = 0x7f;
-    CHECK_INT(lhi_seen_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
               LH_EIO);
     CHECK_HAS(err.text, "time beyond 73 years");
 }
@@ -474,81 +474,81 @@ static void sights(void)
 
 static void cards(void)
 {
-    unsigned char bytes[LHI_UCX_CARD_BYTES];
+    unsigned char bytes[LHI_UCX_RECORD_BYTES];
     lh_error err = {0};
-    lhi_link_share share = {.pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
-    lhi_link_share share_back;
-    lhi_link_share_write(&share, bytes);
+    lhi_shared_links_location share = {.pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
+    lhi_shared_links_location share_back;
+    lhi_shared_links_location_write(&share, bytes);
     CHECK(bytes[0] == 1 && bytes[4] == 2 && bytes[8] == 3 && bytes[16] == 4);
-    CHECK_OK(lhi_link_share_read(bytes, &share_back, &err), err);
+    CHECK_OK(lhi_shared_links_location_read(bytes, &share_back, &err), err);
     CHECK(share_back.pid == 1 && share_back.fd == 2);
     CHECK(share_back.n_links == 3 && share_back.cookie[0] == 4);
     bytes[63] = 1;
-    CHECK_INT(lhi_link_share_read(bytes, &share_back, &err), LH_EIO);
+    CHECK_INT(lhi_shared_links_location_read(bytes, &share_back, &err), LH_EIO);
 
-    lhi_start_card start = {.port = 4711,
+    lhi_start_record start = {.port = 4711,
                             .failed = true,
                             .host = "here",
                             .address = "10.0.0.1",
                             .secret = {5},
-                            .work = {6}};
-    lhi_start_card start_back;
-    lhi_start_card_write(&start, bytes);
-    CHECK_OK(lhi_start_card_read(bytes, &start_back, &err), err);
+                            .setup_digest = {6}};
+    lhi_start_record start_back;
+    lhi_start_record_write(&start, bytes);
+    CHECK_OK(lhi_start_record_read(bytes, &start_back, &err), err);
     CHECK(start_back.port == 4711 && start_back.failed);
     CHECK_STR(start_back.host, "here");
     CHECK_STR(start_back.address, "10.0.0.1");
-    CHECK(start_back.secret[0] == 5 && start_back.work[0] == 6);
-    bytes[8] = LHI_CARDS_VERSION + 1;
-    CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
+    CHECK(start_back.secret[0] == 5 && start_back.setup_digest[0] == 6);
+    bytes[8] = LHI_RECORDS_VERSION + 1;
+    CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
     CHECK_HAS(err.text, "it gives cards of version 3, not 2");
-    bytes[8] = LHI_CARDS_VERSION;
+    bytes[8] = LHI_RECORDS_VERSION;
     memset(bytes + 24, 'x', 256); /* a host without an end */
-    CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
+    CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
     bytes[0] = 'L';
-    CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
+    CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
     CHECK_HAS(err.text, "does not speak longhaul");
 
-    static lhi_ucx_card ucx = {
+    static lhi_ucx_record ucx = {
         .frame_tag = 99, .data_tag = 98, .size = 3, .address = "abc"};
-    static lhi_ucx_card ucx_back;
-    lhi_ucx_card_write(&ucx, bytes);
-    CHECK_OK(lhi_ucx_card_read(bytes, &ucx_back, &err), err);
+    static lhi_ucx_record ucx_back;
+    lhi_ucx_record_write(&ucx, bytes);
+    CHECK_OK(lhi_ucx_record_read(bytes, &ucx_back, &err), err);
     CHECK(ucx_back.frame_tag == 99 && ucx_back.data_tag == 98);
     CHECK_INT(ucx_back.size, 3);
     CHECK(memcmp(ucx_back.address, "abc", 4) == 0);
-    bytes[12] = LHI_CARDS_VERSION + 1;
-    CHECK_INT(lhi_ucx_card_read(bytes, &ucx_back, &err), LH_EIO);
+    bytes[12] = LHI_RECORDS_VERSION + 1;
+    CHECK_INT(lhi_ucx_record_read(bytes, &ucx_back, &err), LH_EIO);
     CHECK_HAS(err.text, "it gives cards of version 3, not 2");
-    bytes[12] = LHI_CARDS_VERSION;
+    bytes[12] = LHI_RECORDS_VERSION;
     bytes[9] = 16; /* 4099 bytes */
-    CHECK_INT(lhi_ucx_card_read(bytes, &ucx_back, &err), LH_EIO);
+    CHECK_INT(lhi_ucx_record_read(bytes, &ucx_back, &err), LH_EIO);
     CHECK_HAS(err.text, "an address of 4099 bytes");
 }
 
 static void greetings(void)
 {
-    unsigned char bytes[LHI_HELLO_BYTES];
-    const lhi_hello h = {
-        .kind = LHI_HELLO_HELLO, .rank = 3, .n_ranks = 8, .port = 4711};
-    lhi_hello back;
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    const lhi_handshake_message h = {
+        .kind = LHI_HANDSHAKE_HELLO, .rank = 3, .n_ranks = 8, .port = 4711};
+    lhi_handshake_message back;
     lh_error err = {0};
-    lhi_hello_write(&h, bytes);
-    CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
+    lhi_handshake_write(&h, bytes);
+    CHECK_OK(lhi_handshake_read(bytes, &back, &err), err);
     CHECK(back.rank == 3 && back.n_ranks == 8 && back.port == 4711);
     bytes[28] = 2; /* rails: of a HELLO alone, and not so many */
-    CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
+    CHECK_OK(lhi_handshake_read(bytes, &back, &err), err);
     CHECK_INT(back.n_rails, 2);
-    bytes[28] = LHI_MOST_RAILS + 1;
-    CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
+    bytes[28] = LHI_MAX_RAILS + 1;
+    CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
     bytes[28] = 2;
-    bytes[9] = LHI_HELLO_RAIL;
-    CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
+    bytes[9] = LHI_HANDSHAKE_RAIL;
+    CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
     bytes[28] = 0;
-    CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
-    bytes[9] = LHI_HELLO_HELLO;
+    CHECK_OK(lhi_handshake_read(bytes, &back, &err), err);
+    bytes[9] = LHI_HANDSHAKE_HELLO;
     bytes[8] = LHI_WIRE_VERSION + 1;
-    CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
+    CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
     CHECK_HAS(err.text, "it speaks version 3 of the wire format, not 2");
 }
 

@@ -37,21 +37,21 @@ static void hashing(void)
                                    {60, 7}, {60, 60}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double got = lh_ecmp_busiest(cases[i][0], cases[i][1]);
+        double got = lh_ecmp_busiest_path_flows(cases[i][0], cases[i][1]);
         double want = busiest_by_counting(cases[i][0], cases[i][1]);
 
         CHECK_MSG(fabs(got / want - 1) < 0.01, "%d on %d: %g, not %g",
                   cases[i][0], cases[i][1], got, want);
     }
-    CHECK_NEAR(lh_ecmp_busiest(2, 2), 1.5, 1e-9);
-    CHECK_NEAR(lh_ecmp_busiest(7, 1), 7, 0);
-    CHECK_NEAR(lh_ecmp_busiest(0, 4), 0, 0);
+    CHECK_NEAR(lh_ecmp_busiest_path_flows(2, 2), 1.5, 1e-9);
+    CHECK_NEAR(lh_ecmp_busiest_path_flows(7, 1), 7, 0);
+    CHECK_NEAR(lh_ecmp_busiest_path_flows(0, 4), 0, 0);
     /* Where the formula changes: 64 flows per path. */
-    CHECK_NEAR(lh_ecmp_busiest(8 * 64 + 1, 8), lh_ecmp_busiest(8 * 64, 8), 1.0);
+    CHECK_NEAR(lh_ecmp_busiest_path_flows(8 * 64 + 1, 8), lh_ecmp_busiest_path_flows(8 * 64, 8), 1.0);
     /* More queue pairs, less imbalance. */
     double before = 100;
     for (double q = 1; q <= 4096; q *= 2) {
-        double over = lh_ecmp_busiest(16 * q, 48) / (16 * q / 48);
+        double over = lh_ecmp_busiest_path_flows(16 * q, 48) / (16 * q / 48);
 
         CHECK(over >= 1 && over < before);
         before = over;
@@ -128,9 +128,9 @@ static void shares(void)
     CHECK_NEAR(e.in_flight_bytes, 2.25e6, 1e-3);
     CHECK_INT(e.limit, LH_LIMIT_SHARE);
     CHECK(e.message_ns == 0 && isinf(e.window_bytes_per_s));
-    use.own_bytes_per_s = 1e9;
+    use.interface_bytes_per_s = 1e9;
     e = effect(use, none);
-    CHECK_INT(e.limit, LH_LIMIT_OWN);
+    CHECK_INT(e.limit, LH_LIMIT_INTERFACE);
     CHECK_NEAR(e.bytes_per_s, 0.9e9, 1e-3);
     /* One flow of a link of eight paths has one of them. */
     use = (lh_link_load){.line_bytes_per_s = 100e9,
@@ -144,7 +144,7 @@ static void shares(void)
     e = effect(use, (lh_link_setting){.balancing = LH_BALANCING_ECMP,
                                       .paths = 8,
                                       .queue_pairs = 8});
-    CHECK_NEAR(e.balance_share, 1 / lh_ecmp_busiest(8, 8), 1e-12);
+    CHECK_NEAR(e.balance_share, 1 / lh_ecmp_busiest_path_flows(8, 8), 1e-12);
 }
 
 /* One and four queue pairs at 1 ms, one at 50 us, of a fast line. */
@@ -238,7 +238,7 @@ static void signals(void)
                         .latency_ns = 1 * ms,
                         .oversubscription = 8,
                         .senders = 4,
-                        .own_bytes_per_s = 50e9};
+                        .interface_bytes_per_s = 50e9};
     lh_link_setting on = {.congestion = LH_CONGESTION_ON};
     lh_link_setting off = {.congestion = LH_CONGESTION_OFF};
     lh_link_effect slow = effect(use, on), fast = effect(use, off);
@@ -250,7 +250,7 @@ static void signals(void)
     on.queue_bytes = 1e9;
     CHECK_NEAR(effect(use, on).bytes_per_s, fast.bytes_per_s, 1);
     /* Nothing queues where senders are slower than the link. */
-    use.own_bytes_per_s = 1e9;
+    use.interface_bytes_per_s = 1e9;
     on.queue_bytes = 0;
     CHECK_NEAR(effect(use, on).congestion_share, 1, 0);
 }

@@ -47,10 +47,10 @@ static void one_device_by_hand(void)
     CHECK_INT(n, 8);
     for (uint32_t i = 0; i < n; i++)
         CHECK_INT(runs[i].start_ns, starts[i] * (int64_t)MS);
-    const lh_copy *copies = lh_timeline_copies(t, &n);
+    const lh_offload_copy *copies = lh_timeline_copies(t, &n);
     CHECK_INT(n, 8);
     for (uint32_t i = 0; i < n; i++) {
-        CHECK_INT(copies[i].is_back, want[i].is_back);
+        CHECK_INT(copies[i].is_reload, want[i].is_back);
         CHECK_INT(copies[i].microbatch, want[i].microbatch);
         CHECK_INT(copies[i].depart_ns, want[i].depart * (int64_t)MS);
         CHECK_INT(copies[i].end_ns, want[i].end * (int64_t)MS);
@@ -129,15 +129,15 @@ static lh_pipeline *drawn(uint32_t *seed, bool loop)
 static void check_copies(const lh_timeline *t)
 {
     uint32_t n, n_runs;
-    const lh_copy *all = lh_timeline_copies(t, &n);
+    const lh_offload_copy *all = lh_timeline_copies(t, &n);
     CHECK(n > 0);
     for (uint32_t i = 0; i < n; i++) {
-        const lh_copy *c = &all[i];
+        const lh_offload_copy *c = &all[i];
         const lh_timeline_run *runs = lh_timeline_runs(t, c->device, &n_runs);
-        const lh_timeline_run *at = &runs[c->at];
-        CHECK(c->depart_ns >= (c->is_back ? at->start_ns : at->end_ns));
-        CHECK(runs[c->before].start_ns >= c->end_ns);
-        CHECK_INT(c->before, c->at + (c->is_back ? 1u : 2u));
+        const lh_timeline_run *at = &runs[c->launching_run];
+        CHECK(c->depart_ns >= (c->is_reload ? at->start_ns : at->end_ns));
+        CHECK(runs[c->waiting_run].start_ns >= c->end_ns);
+        CHECK_INT(c->waiting_run, c->launching_run + (c->is_reload ? 1u : 2u));
         for (uint32_t k = i + 1; k < n; k++)
             if (all[k].device == c->device) {
                 CHECK(all[k].depart_ns >= c->end_ns);
@@ -247,8 +247,8 @@ static void ranks_are_told(void)
         if (all[i].stream != LH_STREAM_OFFLOAD)
             continue;
         bool back = all[i].pass.kind != LH_F;
-        CHECK_INT(all[i].after, passes);
-        CHECK_INT(all[i].before, all[i].after + 1);
+        CHECK_INT(all[i].passes_before, passes);
+        CHECK_INT(all[i].needed_by_pass, all[i].passes_before + 1);
         copies += back ? 100 : 1;
     }
     CHECK_INT(copies, 404);

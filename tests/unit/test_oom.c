@@ -184,9 +184,9 @@ CALL(schedule_read, lh_schedule, lh_schedule_read(csv_file, false, &out, &err),
 TEXT(schedule_format, lh_schedule_format(ordered, &out, NULL, &err))
 TEXT(links_format, lh_schedule_format_links(ordered, &out, NULL, &err))
 CALL(schedule_whole, lh_schedule,
-     lh_schedule_whole(pipeline, schedule, &out, &err), lh_schedule_free)
+     lh_schedule_merge_parts(pipeline, schedule, &out, &err), lh_schedule_free)
 CALL(schedule_whole_alone, lh_schedule,
-     lh_schedule_whole(NULL, schedule, &out, &err), lh_schedule_free)
+     lh_schedule_merge_parts(NULL, schedule, &out, &err), lh_schedule_free)
 CALL(simulate, lh_timeline, lh_simulate(pipeline, ordered, NULL, &out, &err),
      lh_timeline_free)
 CALL(evaluator_make, lh_evaluator,
@@ -213,14 +213,14 @@ static const char events_text[] =
     "  - {from: 0, to: 2, links: [a], latency: 1}\n"
     "  - {from: 1, to: 3, device: 1, slower: x2}\n";
 static lh_events *events;
-static lh_course *course;
+static lh_event_timeline *course;
 CALL(events_parse, lh_events,
      lh_events_parse(events_text, LEN(events_text), "e", &out, &err),
      lh_events_free)
 TEXT(events_format, lh_events_format(events, &out, NULL, &err))
-CALL(course_make, lh_course, lh_course_make(pipeline, events, NULL, &out, &err),
-     lh_course_free)
-CALL(course_pipeline, lh_pipeline, lh_course_pipeline(course, 2, &out, &err),
+CALL(course_make, lh_event_timeline, lh_event_timeline_make(pipeline, events, NULL, &out, &err),
+     lh_event_timeline_free)
+CALL(course_pipeline, lh_pipeline, lh_event_timeline_pipeline(course, 2, &out, &err),
      lh_pipeline_free)
 TEXT(profile_format, lh_profile_format(profile, &out, NULL, &err))
 CALL(job_parse, lh_job,
@@ -253,11 +253,11 @@ CALL(plan_make_exact, lh_plan, lh_plan_make(job, &exact, &out, &err),
      lh_plan_free)
 static const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS,
                                       LH_LINK_LATENCY, true, 2};
-static const lh_plan_question slower_links = {"latency=x2", 1, &slower};
+static const lh_plan_whatif_question slower_links = {"latency=x2", 1, &slower};
 static const lh_plan_options links = {.size = sizeof links,
                                       .threads = 1,
                                       .quick = true,
-                                      .front = true,
+                                      .pareto_front = true,
                                       .usd_per_gpu_hour = 2,
                                       .n_questions = 1,
                                       .questions = &slower_links,
@@ -266,8 +266,8 @@ static const lh_plan_options links = {.size = sizeof links,
 static const lh_plan_options cheapest = {.size = sizeof cheapest,
                                          .threads = 1,
                                          .quick = true,
-                                         .goal = LH_PLAN_CHEAPEST,
-                                         .front = true,
+                                         .objective = LH_PLAN_CHEAPEST,
+                                         .pareto_front = true,
                                          .usd_per_gpu_hour = 2,
                                          .usd_per_gb = 0.1};
 CALL(plan_make_cheapest, lh_plan, lh_plan_make(open_job, &cheapest, &out, &err),
@@ -556,12 +556,12 @@ static bool prepare(void)
                              &err) &&
            !lh_events_parse(events_text, LEN(events_text), "e", &events,
                             &err) &&
-           !lh_course_make(pipeline, events, NULL, &course, &err) &&
+           !lh_event_timeline_make(pipeline, events, NULL, &course, &err) &&
            !lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &job, &err) &&
            !lh_plan_make(job, &robust, &plan, &err) &&
            !lh_plan_format(plan, &plan_text, NULL, &err) &&
            !lh_plan_make(open_job, &links, &open_plan, &err) &&
-           open_plan->sensitivity->ranges[1].n_flips == 1 &&
+           open_plan->sensitivity->ranges[1].n_break_evens == 1 &&
            !lh_plan_format(open_plan, &open_plan_text, NULL, &err) &&
            !lh_scenario_parse(scenario_text, LEN(scenario_text), "s", &scenario,
                               &err) &&
@@ -585,7 +585,7 @@ static void clean_up(void)
     lh_text_free(open_plan_text);
     lh_plan_free(open_plan);
     lh_job_free(open_job);
-    lh_course_free(course);
+    lh_event_timeline_free(course);
     lh_events_free(events);
     lh_profile_free(profile);
     lh_trace_free(trace);

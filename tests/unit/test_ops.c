@@ -16,7 +16,7 @@ static void sum_like_a_layer(const char *preset, uint32_t layer,
     f.layout.tensor = tensor;
     f.options.unfused_attention = unfused;
     f.job.framework.fp8 = fp8;
-    f.slice = (lh_cost_slice){.first_layer = layer, .n_layers = 1};
+    f.slice = (lh_cost_layer_range){.first_layer = layer, .n_layers = 1};
     COST(&f);
     CHECK_OK(lh_cost_layer_ops(&f.job, &f.layout, &f.slice, layer, &f.options,
                                ops, &n, &err),
@@ -50,7 +50,7 @@ static void parallel_blocks(void)
         fixture_init(&beside, "gpt3-175b");
         plain.job.training.sequence = beside.job.training.sequence = 2048;
         plain.layout.tensor = beside.layout.tensor = tensor;
-        plain.slice = beside.slice = (lh_cost_slice){.n_layers = 1};
+        plain.slice = beside.slice = (lh_cost_layer_range){.n_layers = 1};
         plain.job.training.dropout_given = beside.job.training.dropout_given =
             true;
         m.parallel_block = true;

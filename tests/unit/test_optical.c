@@ -112,14 +112,14 @@ static void placements(void)
         bool used[NODES] = {false};
         uint32_t n_used = 0;
         lhi_random r = {.state = seed};
-        CHECK_OK(lhi_place_random(&r, NODES, 6, STAGES, sites, &err), err);
+        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err), err);
         for (uint32_t i = 0; i < STAGES; i++) {
             CHECK(sites[i] < NODES);
             n_used += !used[sites[i]];
             used[sites[i]] = true;
         }
         CHECK_INT(n_used, 6);
-        CHECK_OK(lhi_place_km(t, sites, STAGES, &km, &err), err);
+        CHECK_OK(lhi_device_placement_km(t, sites, STAGES, &km, &err), err);
         CHECK_INT(km, chain_km(distance, sites));
         memcpy(order, sites, sizeof order);
         qsort(order, STAGES, sizeof *order, ascending);
@@ -129,7 +129,7 @@ static void placements(void)
                 memcpy(best, order, sizeof best);
             least = km < least ? km : least;
         } while (next_order(order));
-        CHECK_OK(lhi_place_chain(t, sites, STAGES, &err), err);
+        CHECK_OK(lhi_device_placement_order(t, sites, STAGES, &err), err);
         CHECK(memcmp(sites, best, sizeof best) == 0);
     }
     lh_topology_free(t);
@@ -144,7 +144,7 @@ static void places_are_alike(void)
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         uint32_t sites[6];
         lhi_random r = {.state = seed};
-        CHECK_OK(lhi_place_random(&r, NODES, 6, 6, sites, &err), err);
+        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, 6, sites, &err), err);
         for (uint32_t i = 0; i < 6; i++)
             n[sites[i]]++;
     }
@@ -158,7 +158,7 @@ static void places_are_alike(void)
 typedef struct all_routes {
     const lh_topology *t;
     uint32_t to, n;
-    lhi_fibre_route found[2048];
+    lhi_node_route found[2048];
     uint32_t nodes[2048][NODES];
 } all_routes;
 
@@ -169,7 +169,7 @@ static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
         if (a->n == 2048)
             return;
         memcpy(a->nodes[a->n], nodes, (hops + 1) * sizeof *nodes);
-        a->found[a->n] = (lhi_fibre_route){km, hops, a->nodes[a->n]};
+        a->found[a->n] = (lhi_node_route){km, hops, a->nodes[a->n]};
         a->n++;
         return;
     }
@@ -186,7 +186,7 @@ static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
 
 static int by_rule(const void *x, const void *y)
 {
-    const lhi_fibre_route *a = x, *b = y;
+    const lhi_node_route *a = x, *b = y;
     if (a->km != b->km)
         return a->km < b->km ? -1 : 1;
     if (a->hops != b->hops)
@@ -244,9 +244,9 @@ static void contiguity(void)
     /* From a free slot to a held one: before slots 4 and 8, of nine pairs of
      * neighbours; before slot 4, of the five pairs from 2 to 7; nowhere. */
     uint64_t busy = slots_of("1100100010");
-    CHECK_NEAR(lhi_contiguity(&busy, 0, 9), 1 - 2.0 / 9, 0);
-    CHECK_NEAR(lhi_contiguity(&busy, 2, 7), 1 - 1.0 / 5, 1e-15);
-    CHECK_NEAR(lhi_contiguity(&busy, 5, 7), 1, 0);
+    CHECK_NEAR(lhi_spectrum_contiguity(&busy, 0, 9), 1 - 2.0 / 9, 0);
+    CHECK_NEAR(lhi_spectrum_contiguity(&busy, 2, 7), 1 - 1.0 / 5, 1e-15);
+    CHECK_NEAR(lhi_spectrum_contiguity(&busy, 5, 7), 1, 0);
 }
 
 static void fitness(void)
@@ -264,21 +264,21 @@ static void fitness(void)
     /* Blocks at 2, 3 and 4, on two fibres of nine pairs of neighbours: the
      * steps of the first fibre are 1, 2 and 1, those of the second 2 each. Of
      * 20 slots 15 are free. */
-    CHECK_NEAR(lhi_fitness(&s, &paths[0], 2, &starts),
+    CHECK_NEAR(lhi_assignment_fitness(&s, &paths[0], 2, &starts),
                (1.0 - 10.0 / 54) / (1500 * 0.75), 0);
-    CHECK_INT(lhi_best_block(&s, &paths[0], 2, &starts), 2);
+    CHECK_INT(lhi_assignment_best_block(&s, &paths[0], 2, &starts), 2);
     CHECK(lhi_path_starts(&s, &paths[1], 2, &starts));
     CHECK_INT(starts, slots_of("1110001110"));
     /* Six blocks, at 0, 1, 2, 6, 7 and 8: the steps of the first fibre are 1,
      * 2, 1, 1, 2 and 2, those of the empty one 0 at 0 and 1 elsewhere. */
-    CHECK_NEAR(lhi_fitness(&s, &paths[1], 2, &starts),
+    CHECK_NEAR(lhi_assignment_fitness(&s, &paths[1], 2, &starts),
                (1.0 - (9.0 + 5) / 108) / (1700 * 0.9), 0);
-    CHECK_INT(lhi_best_block(&s, &paths[1], 2, &starts), 0);
+    CHECK_INT(lhi_assignment_best_block(&s, &paths[1], 2, &starts), 0);
     lhi_policy cba = {.assignment = LH_CBA, .request_slots = 2};
     lhi_paths both = {2, paths};
     lhi_request r = {.paths = &both, .policy = &cba, .slots = 2, .bits = 1};
     lhi_circuit_grant g = {0};
-    CHECK(lhi_choose(&s, &r, &g));
+    CHECK(lhi_assignment_choose(&s, &r, &g));
     CHECK(g.path == &paths[0]);
     CHECK_INT(g.first, 2);
 }
@@ -289,7 +289,7 @@ static bool free_block(const lhi_spectrum *s, const lhi_path *p, uint32_t b,
 {
     for (uint32_t h = 0; h < p->hops; h++)
         for (uint32_t j = b; j < b + n; j++)
-            if (j >= s->slots || lhi_slot_held(lhi_fibre(s, p->fibres[h]), j))
+            if (j >= s->slots || lhi_slot_is_occupied(lhi_fibre(s, p->fibres[h]), j))
                 return false;
     return true;
 }
@@ -301,7 +301,7 @@ static int64_t steps_with(const lhi_spectrum *s, uint32_t fibre, uint32_t b,
     int64_t steps = 0;
     bool before = true;
     for (uint32_t j = 0; j < s->slots; j++) {
-        bool held = lhi_slot_held(busy, j) || (j >= b && j < b + n);
+        bool held = lhi_slot_is_occupied(busy, j) || (j >= b && j < b + n);
         steps += held && !before;
         before = held;
     }
@@ -331,7 +331,7 @@ static void spectrum_by_definition(void)
         for (uint32_t b = 0; b < s.slots; b++) {
             bool fits = free_block(&s, &p, b, n);
             if (n <= s.slots)
-                CHECK_INT(lhi_slot_held(starts, b), fits);
+                CHECK_INT(lhi_slot_is_occupied(starts, b), fits);
             if (!fits)
                 continue;
             int64_t steps = 0;
@@ -348,11 +348,11 @@ static void spectrum_by_definition(void)
         if (!any)
             continue;
         double delta =
-            1.0 - (double)lhi_path_held(&s, &p) / (double)(p.hops * s.slots);
+            1.0 - (double)lhi_path_count_occupied(&s, &p) / (double)(p.hops * s.slots);
         double index =
             1.0 - (double)total / (double)(blocks * p.hops * (s.slots - 1));
-        CHECK(lhi_fitness(&s, &p, n, starts) == index / (1000.0 * delta));
-        CHECK_INT(lhi_best_block(&s, &p, n, starts), best);
+        CHECK(lhi_assignment_fitness(&s, &p, n, starts) == index / (1000.0 * delta));
+        CHECK_INT(lhi_assignment_best_block(&s, &p, n, starts), best);
     }
 }
 
@@ -362,7 +362,7 @@ static void messages(void)
     for (int64_t bits = 1; bits < INT64_C(1) << 40; bits = bits * 5 + 3)
         for (int64_t slots = 1; slots <= 16; slots++) {
             const int64_t per_us = 75000 * slots;
-            CHECK_INT(lhi_serialise(bits, 75000, (uint32_t)slots),
+            CHECK_INT(lhi_serialisation_ns(bits, 75000, (uint32_t)slots),
                       (bits * 1000 + per_us - 1) / per_us);
         }
 }
@@ -387,25 +387,25 @@ static outcome run_job(lhi_policy policy, const lhi_chain *chain,
     lhi_network *n = network(t, false);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_program program;
-    CHECK_OK(lhi_program_chain(chain, mem, &program, &err), err);
+    CHECK_OK(lhi_program_build_chain(chain, mem, &program, &err), err);
     CHECK_INT(program.bound_ns,
               (int64_t)(chain->microbatches + chain->stages - 1) *
                   (chain->forward_ns + chain->backward_ns));
     uint32_t drawn[STAGES];
     if (!sites) {
         lhi_random r = {.state = seed};
-        CHECK_OK(lhi_place_random(&r, NODES, 6, STAGES, drawn, &err), err);
+        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, drawn, &err), err);
         sites = drawn;
     }
-    lhi_run_job_output job_out = {.iteration_ns = o.ns,
+    lhi_optical_job_output job_out = {.iteration_ns = o.ns,
                                   .labels = o.labels,
                                   .requested = o.requested,
                                   .refused = o.refused};
-    lhi_run_output out = {.jobs = &job_out};
+    lhi_optical_run_output out = {.jobs = &job_out};
     lhi_background b = {
         .erlang = erlang, .holding_ns = 1e9, .slots_min = 1, .slots_max = 8};
-    lhi_run_job job = {.program = &program, .sites = sites};
-    lhi_run_input in = {.network = n,
+    lhi_optical_run_job job = {.program = &program, .sites = sites};
+    lhi_optical_run_input in = {.network = n,
                         .policy = &policy,
                         .background = &b,
                         .jobs = &job,
@@ -413,7 +413,7 @@ static outcome run_job(lhi_policy policy, const lhi_chain *chain,
                         .retry_ns = 5000000,
                         .iterations = ITERATIONS - 1,
                         .seed = seed};
-    CHECK_OK(lhi_run(&in, &out, &err), err);
+    CHECK_OK(lhi_optical_simulate(&in, &out, &err), err);
     for (int i = 0; i < ITERATIONS; i++)
         o.blocked += o.refused[i];
     lhi_arena_free(mem);
@@ -443,7 +443,7 @@ static lh_pipeline *chain_pipeline(const lhi_chain *chain,
     lh_topology *t = nsfnet();
     lh_pipeline *p = NULL;
     lh_error err = {0};
-    const int64_t sent_ns = lhi_serialise(chain->bits, 75000, slots);
+    const int64_t sent_ns = lhi_serialisation_ns(chain->bits, 75000, slots);
     all_distances(t, km);
     lh_topology_free(t);
     int n = snprintf(text, sizeof text,
@@ -505,7 +505,7 @@ static void as_a_pipeline(void)
             lh_error err = {0};
             lh_schedule *s = NULL;
             lh_timeline *t = NULL;
-            CHECK_OK(lhi_place_random(&r, NODES, 6, STAGES, sites, &err), err);
+            CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err), err);
             lh_pipeline *p = chain_pipeline(&chain, sites, 1);
             CHECK_OK(lh_method_run(methods[i], p, NULL, &s, NULL, &err), err);
             CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
@@ -557,8 +557,8 @@ static void one_microbatch(void)
     uint32_t sites[STAGES], n_messages = 0;
     int64_t km = 0;
     lhi_random r = {.state = 1};
-    CHECK_OK(lhi_place_random(&r, NODES, 6, STAGES, sites, &err), err);
-    CHECK_OK(lhi_place_km(t, sites, STAGES, &km, &err), err);
+    CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err), err);
+    CHECK_OK(lhi_device_placement_km(t, sites, STAGES, &km, &err), err);
     lh_topology_free(t);
     for (uint32_t i = 0; i + 1 < STAGES; i++)
         n_messages += sites[i] != sites[i + 1];
@@ -568,7 +568,7 @@ static void one_microbatch(void)
     for (uint32_t n = 1; n <= 40; n++)
         want[n] =
             passes_ns +
-            2 * (5000 * km + n_messages * lhi_serialise(chain.bits, 75000, n));
+            2 * (5000 * km + n_messages * lhi_serialisation_ns(chain.bits, 75000, n));
     for (uint32_t n0 = 1; n0 <= 40; n0++) {
         lhi_policy p = {.assignment = LH_KSP_FF, .request_slots = n0};
         outcome o = run_job(p, &chain, NULL, 0, 1);
@@ -596,8 +596,8 @@ static void two_stages(void)
     uint32_t sites[] = {7, 4}; /* nodes 8 and 5, by way of 7: 1350 km */
     const int64_t light = 5000 * 1350;
     const int64_t f = chain.forward_ns, b = chain.backward_ns;
-    const int64_t two = lhi_serialise(chain.bits, 75000, 2);
-    const int64_t four = lhi_serialise(chain.bits, 75000, 4);
+    const int64_t two = lhi_serialisation_ns(chain.bits, 75000, 2);
+    const int64_t four = lhi_serialisation_ns(chain.bits, 75000, 4);
     lhi_policy ksp = {.assignment = LH_KSP_FF, .request_slots = 2};
     lhi_policy cba = {.assignment = LH_CBA, .request_slots = 2};
     CHECK(four > f && four < b && b < two);
@@ -642,20 +642,20 @@ static int64_t iteration_with_weights(int weight_us, bool fill)
     lhi_arena *mem = lhi_arena_make(0);
     lhi_program program;
     CHECK_OK(
-        lhi_program_schedule(pipeline, schedule, 75000000, mem, &program, &err),
+        lhi_program_build_schedule(pipeline, schedule, 75000000, mem, &program, &err),
         err);
     uint32_t sites[] = {8, 11};
     outcome o = {0};
-    lhi_run_job_output job_out = {.iteration_ns = o.ns,
+    lhi_optical_job_output job_out = {.iteration_ns = o.ns,
                                   .labels = o.labels,
                                   .requested = o.requested,
                                   .refused = o.refused};
-    lhi_run_output out = {.jobs = &job_out};
+    lhi_optical_run_output out = {.jobs = &job_out};
     lhi_policy policy = {
         .assignment = LH_KSP_FF, .request_slots = 1, .fill_idle = fill};
     lhi_background none = {.holding_ns = 1e9, .slots_min = 1, .slots_max = 1};
-    lhi_run_job job = {.program = &program, .sites = sites};
-    lhi_run_input in = {.network = n,
+    lhi_optical_run_job job = {.program = &program, .sites = sites};
+    lhi_optical_run_input in = {.network = n,
                         .policy = &policy,
                         .background = &none,
                         .jobs = &job,
@@ -663,7 +663,7 @@ static int64_t iteration_with_weights(int weight_us, bool fill)
                         .retry_ns = 5000000,
                         .iterations = 1,
                         .seed = 1};
-    CHECK_OK(lhi_run(&in, &out, &err), err);
+    CHECK_OK(lhi_optical_simulate(&in, &out, &err), err);
     /* A pass that a filled gap ends on is not held up. */
     CHECK_INT(o.labels[0], fill && weight_us == 900 ? 3 : 4);
     lhi_arena_free(mem);

@@ -62,13 +62,13 @@ static uint64_t count_of(const lhi_partition *p)
 
 static void counts(void)
 {
-    lhi_partition p = {.n_layers = 12, .n_chunks = 4, .most_ratio = 3};
+    lhi_partition p = {.n_layers = 12, .n_chunks = 4, .max_ratio = 3};
     CHECK_INT(count_of(&p), 35);
     p.n_chunks = 6;
     CHECK_INT(count_of(&p), 141);
-    p.most_ratio = 1;
+    p.max_ratio = 1;
     CHECK_INT(count_of(&p), 1);
-    p = (lhi_partition){.n_layers = 100, .n_chunks = 20, .most_ratio = 100};
+    p = (lhi_partition){.n_layers = 100, .n_chunks = 20, .max_ratio = 100};
     CHECK(count_of(&p) == UINT64_MAX); /* C(99, 19) */
 }
 

@@ -439,7 +439,7 @@ static void check_injected(const char *link, lh_status status, const char *part,
     lh_pipeline *p = NULL, *other = NULL;
     lh_error err = {0};
     CHECK_OK(lh_pipeline_parse(text, sizeof text - 1, "p", &p, &err), err);
-    CHECK_INT(lh_pipeline_inject(p, link, 7, -1, &other, &err), status);
+    CHECK_INT(lh_pipeline_set_link_delay(p, link, 7, -1, &other, &err), status);
     if (status != LH_OK)
         CHECK_HAS(err.text, part);
     for (uint32_t l = 0; other && l < lh_pipeline_n_links(other); l++) {
@@ -545,7 +545,7 @@ static void weight_gradients_become_whole(void)
     lh_schedule *w = NULL;
     lh_error err;
     char *text = NULL;
-    CHECK_OK(lh_schedule_whole(p, s, &w, &err), err);
+    CHECK_OK(lh_schedule_merge_parts(p, s, &w, &err), err);
     CHECK_OK(lh_schedule_format(w, &text, NULL, &err), err);
     CHECK_STR(text, "0F0,0I0,0W0\n");
     lh_text_free(text);
@@ -559,7 +559,7 @@ static void weight_gradients_become_whole(void)
               " - {device: 1, F: 1, D: 1, W: 4}\n");
     s = schedule("0F0,0F1,0I0,0W0,0I1,0W1\n"
                  "1F0,1I0,1W0:0/2,1F1,1I1,1W0:1/2,1W1\n");
-    CHECK_OK(lh_schedule_whole(p, s, &w, &err), err);
+    CHECK_OK(lh_schedule_merge_parts(p, s, &w, &err), err);
     CHECK_OK(lh_schedule_format(w, &text, NULL, &err), err);
     CHECK_STR(text, "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n");
     lh_text_free(text);

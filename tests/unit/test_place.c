@@ -44,7 +44,7 @@ static void mixed_layouts_are_placed(void)
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lh_layout l = layout_of(4, 4, 2, &pairs);
-    lhi_places at;
+    lhi_layout_placement at;
     lh_error err = {0};
     CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
     CHECK(at.sites == &pairs);
@@ -55,11 +55,11 @@ static void mixed_layouts_are_placed(void)
     CHECK_INT(at.ranks[4 + 1].datacenter, 2);
     CHECK_INT(at.ranks[4 + 3].datacenter, 3);
     for (uint32_t s = 0; s < 4; s++) {
-        CHECK_INT(at.spreads[s].n_sites, 2);
-        CHECK_INT(at.spreads[s].sites[0].datacenter, s < 2 ? 0 : 1);
-        CHECK_INT(at.spreads[s].sites[1].datacenter, s < 2 ? 2 : 3);
-        CHECK_INT(at.spreads[s].sites[1].replicas, 1);
-        CHECK_INT(at.spreads[s].sharing, 2);
+        CHECK_INT(at.stages[s].n_sites, 2);
+        CHECK_INT(at.stages[s].sites[0].datacenter, s < 2 ? 0 : 1);
+        CHECK_INT(at.stages[s].sites[1].datacenter, s < 2 ? 2 : 3);
+        CHECK_INT(at.stages[s].sites[1].replicas, 1);
+        CHECK_INT(at.stages[s].sharing, 2);
     }
     lhi_arena_free(mem);
     lh_job_free(job);
@@ -77,7 +77,7 @@ static void neighbours(void)
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
         lhi_arena *mem = lhi_arena_make(0);
         lh_layout l = layout_of(2, 2, 2, &sites);
-        lhi_places at;
+        lhi_layout_placement at;
         lh_error err = {0};
         l.outermost = (lh_outermost)o;
         CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
@@ -124,14 +124,14 @@ static void rings_meet(void)
     lh_job *job = job_at(63, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lh_layout l = layout_of(1, 2, 3, &sites);
-    lhi_places at;
+    lhi_layout_placement at;
     lh_error err = {0};
     CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
-    CHECK_INT(at.spreads[0].n_sites, 2);
-    CHECK_INT(at.spreads[1].n_sites, 3);
-    CHECK_INT(lhi_spread_least(&at.spreads[0]), 1);
-    CHECK_INT(at.spreads[0].sharing, 2);
-    CHECK_INT(at.spreads[1].sharing, 2);
+    CHECK_INT(at.stages[0].n_sites, 2);
+    CHECK_INT(at.stages[1].n_sites, 3);
+    CHECK_INT(lhi_stage_placement_min_replicas(&at.stages[0]), 1);
+    CHECK_INT(at.stages[0].sharing, 2);
+    CHECK_INT(at.stages[1].sharing, 2);
     lhi_arena_free(mem);
     lh_job_free(job);
 }
@@ -176,7 +176,7 @@ static void mixed_layouts_take_the_slower_group(void)
     }
     for (uint32_t c = 0; c < 4; c++) {
         /* Two stages of four GPUs each have rings on one link. */
-        lh_cost_slice slice = {
+        lh_cost_layer_range slice = {
             .n_layers = 8, .embedding = c == 0, .head = c == 3};
         lh_cost cost;
         lh_error err = {0};
@@ -295,13 +295,13 @@ static void bad_sites_are_refused(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_sites sites = {1, &rows[i].group};
         lh_layout l = layout_of(i == 1 ? 4 : 2, 4, 2, &sites);
-        lhi_places at;
+        lhi_layout_placement at;
         lh_error err = {0};
         CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
         CHECK_HAS(err.text, rows[i].says);
     }
     lh_layout l = layout_of(4, 4, 2, NULL);
-    lhi_places at;
+    lhi_layout_placement at;
     lh_error err = {0};
     CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "layout.sites");
@@ -332,7 +332,7 @@ typedef struct naive {
 
 /* Every message of every replica, one by one. */
 static void count_messages(const lh_layout *l, const lhi_config *config,
-                           const lhi_places *at, naive *out)
+                           const lhi_layout_placement *at, naive *out)
 {
     for (uint32_t g = 0; g < at->sites->n_groups; g++)
         for (uint32_t r = 0; r < at->sites->groups[g].replicas; r++)
@@ -350,13 +350,13 @@ static void count_messages(const lh_layout *l, const lhi_config *config,
 
 /* Every step of every ring: n - 1 of them, a part of n in each. */
 static void count_rings(const lh_job *job, const lh_layout *l,
-                        const lhi_config *config, const lhi_places *at,
+                        const lhi_config *config, const lhi_layout_placement *at,
                         naive *out)
 {
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
     for (uint32_t k = 0; k < n_chunks; k++) {
-        const lhi_spread *spread = &at->spreads[lhi_config_device(config, k)];
-        lh_cost_slice slice = {.embedding = k == 0,
+        const lhi_stage_placement *spread = &at->stages[lhi_config_device(config, k)];
+        lh_cost_layer_range slice = {.embedding = k == 0,
                                .head = k + 1 == n_chunks,
                                .datacenter = spread->sites[0].datacenter};
         lh_cost cost;
@@ -386,7 +386,7 @@ static void check_traffic(const lh_job *job, const lh_layout *l,
                          .microbatches = job->training.global_batch / l->data};
     const lhi_traffic *list = NULL;
     uint32_t n = 0, used = 0;
-    lhi_places at;
+    lhi_layout_placement at;
     naive want = {0};
     lh_error err = {0};
     CHECK_OK(lhi_layout_place(job, l, mem, &at, &err), err);
@@ -505,7 +505,7 @@ static void sums_between_datacenters_come_last(void)
     const lh_sites sites = {2, groups};
     const lh_cost_site at[] = {{0, 2}, {1, 2}};
     lh_layout l = layout_of(4, 1, 4, &sites);
-    lh_cost_slice slice = {.n_layers = job->model->layers,
+    lh_cost_layer_range slice = {.n_layers = job->model->layers,
                            .embedding = true,
                            .head = true,
                            .n_sites = 2,
@@ -516,7 +516,7 @@ static void sums_between_datacenters_come_last(void)
     int64_t after_ns = 0;
     l.sharding = LH_SHARDING_HYBRID;
     CHECK_OK(lh_cost_chunk(job, &l, &slice, NULL, &cost, &err), err);
-    CHECK_INT(cost.data_late_ns, 2000000);
+    CHECK_INT(cost.reduce_extra_latency_ns, 2000000);
     CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
                               &after_ns, &err),
              err);

@@ -47,7 +47,7 @@ static const uniform four = {
 
 typedef struct setting {
     lh_pipeline *quiet;
-    lh_places *places;
+    lh_host_placement *places;
     lh_schedule *schedule;
 } setting;
 
@@ -55,9 +55,9 @@ static setting set_up(uniform u, uint32_t replicas, const int64_t *state_ns)
 {
     lh_error err = {0};
     setting t = {.quiet = uniform_make(u)};
-    const lh_places_options o = {
+    const lh_host_placement_options o = {
         .size = sizeof o, .n_replicas = replicas, .state_ns = state_ns};
-    CHECK_OK(lh_places_make(t.quiet, &o, &t.places, &err), err);
+    CHECK_OK(lh_host_placement_make(t.quiet, &o, &t.places, &err), err);
     CHECK_OK(lh_method_run("1f1b", t.quiet, NULL, &t.schedule, NULL, &err),
              err);
     return t;
@@ -66,20 +66,20 @@ static setting set_up(uniform u, uint32_t replicas, const int64_t *state_ns)
 static void tear_down(setting *t)
 {
     lh_schedule_free(t->schedule);
-    lh_places_free(t->places);
+    lh_host_placement_free(t->places);
     lh_pipeline_free(t->quiet);
 }
 
-static lh_pipeline *pipeline_of(const setting *t, const lh_hosts_now *now,
+static lh_pipeline *pipeline_of(const setting *t, const lh_host_slowdowns *now,
                                 const uint32_t *hosts)
 {
     lh_error err = {0};
     lh_pipeline *p = NULL;
-    CHECK_OK(lh_places_pipeline(t->places, now, hosts, &p, &err), err);
+    CHECK_OK(lh_host_placement_pipeline(t->places, now, hosts, &p, &err), err);
     return p;
 }
 
-static int64_t makespan(const setting *t, const lh_hosts_now *now,
+static int64_t makespan(const setting *t, const lh_host_slowdowns *now,
                         const uint32_t *hosts)
 {
     lh_error err = {0};
@@ -92,27 +92,27 @@ static int64_t makespan(const setting *t, const lh_hosts_now *now,
     return ns;
 }
 
-static lh_exchange *exchange(const setting *t, const lh_hosts_now *now,
-                             const lh_exchange_options *o)
+static lh_host_exchange *exchange(const setting *t, const lh_host_slowdowns *now,
+                             const lh_host_exchange_options *o)
 {
     lh_error err = {0};
-    lh_exchange *x = NULL;
-    CHECK_OK(lh_places_exchange(t->places, now, t->schedule, o, &x, &err), err);
+    lh_host_exchange *x = NULL;
+    CHECK_OK(lh_host_placement_find_exchange(t->places, now, t->schedule, o, &x, &err), err);
     return x;
 }
 
 /* Both ways between hosts 0 and 2, which have device 0 of both replicas. */
-static const lh_host_link slow_ring[] = {{0, 2, 4 * MS, 3 * MS},
+static const lh_host_link_delay slow_ring[] = {{0, 2, 4 * MS, 3 * MS},
                                          {2, 0, 4 * MS, 3 * MS}};
-static const lh_hosts_now ring_now = {
+static const lh_host_slowdowns ring_now = {
     .size = sizeof ring_now, .n_links = 2, .links = slow_ring};
 
 static void a_slow_link_matters_by_what_it_carries(void)
 {
     setting t = set_up(two, 2, NULL);
-    CHECK_INT(lh_places_n_hosts(t.places), 4);
-    CHECK_INT(lh_places_usual(t.places, 0, 1).latency_ns, 2 * MS);
-    CHECK_INT(lh_places_usual(t.places, 0, 3).transfer_ns, 1 * MS);
+    CHECK_INT(lh_host_placement_n_hosts(t.places), 4);
+    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 1).latency_ns, 2 * MS);
+    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 3).transfer_ns, 1 * MS);
 
     /* Data: 20 and 30 messages of 3 ms more each, one step of 4 ms more. */
     lh_pipeline *p = pipeline_of(&t, &ring_now, NULL);
@@ -143,7 +143,7 @@ static void a_slow_host_is_slow_where_it_is(void)
 {
     setting t = set_up(two, 2, NULL);
     const double slower[] = {1, 1, 1, 1.5};
-    const lh_hosts_now now = {.size = sizeof now, .slower = slower};
+    const lh_host_slowdowns now = {.size = sizeof now, .pass_factors = slower};
     lh_pipeline *p = pipeline_of(&t, &now, NULL);
     CHECK_INT(lh_pipeline_chunk(p, 0)->f_ns, 10 * MS);
     CHECK_INT(lh_pipeline_chunk(p, 1)->f_ns, 15 * MS);
@@ -160,14 +160,14 @@ static void a_slow_host_is_slow_where_it_is(void)
 static void longer_rings_take_more_steps(void)
 {
     setting t = set_up(two, 3, NULL);
-    lh_host_link one = {2, 4, 4 * MS, 0};
-    const lh_hosts_now now = {.size = sizeof now, .n_links = 1, .links = &one};
+    lh_host_link_delay one = {2, 4, 4 * MS, 0};
+    const lh_host_slowdowns now = {.size = sizeof now, .n_links = 1, .links = &one};
     lh_pipeline *p = pipeline_of(&t, &now, NULL);
     CHECK_INT(lh_pipeline_chunk(p, 0)->dp_latency_ns, (2 + 2 * 4) * MS);
     CHECK_INT(lh_pipeline_chunk(p, 0)->all_gather_ns, 20 * MS);
     lh_pipeline_free(p);
     /* The other way round nothing goes there. */
-    one = (lh_host_link){4, 2, 4 * MS, 0};
+    one = (lh_host_link_delay){4, 2, 4 * MS, 0};
     CHECK_INT(makespan(&t, &now, NULL), makespan(&t, NULL, NULL));
     tear_down(&t);
 }
@@ -180,12 +180,12 @@ static void the_exchange_is_worked_out(void)
 {
     const int64_t state[] = {50 * MS, 50 * MS};
     setting t = set_up(two, 2, state);
-    const lh_exchange_options o = {.size = sizeof o, .lasts = 10};
-    lh_exchange *x = exchange(&t, &ring_now, &o);
-    CHECK(x->is_exchange && x->all);
-    CHECK_INT(x->n_tried, 24);
+    const lh_host_exchange_options o = {.size = sizeof o, .benefit_steps = 10};
+    lh_host_exchange *x = exchange(&t, &ring_now, &o);
+    CHECK(x->is_exchange && x->is_exhaustive);
+    CHECK_INT(x->n_evaluated, 24);
     CHECK(x->n_simulated < 10);
-    CHECK_INT(x->now_ns, makespan(&t, &ring_now, NULL));
+    CHECK_INT(x->current_ns, makespan(&t, &ring_now, NULL));
     CHECK_INT(x->predicted_ns, makespan(&t, NULL, NULL));
     CHECK_INT(x->n_moves, 2);
     CHECK_INT(x->move_ns, (50 + 2) * MS);
@@ -194,7 +194,7 @@ static void the_exchange_is_worked_out(void)
                       "device 0");
     CHECK_HAS(x->why, "52 ms once and counts for 10 iterations");
     CHECK_HAS(x->why, "carries nothing");
-    lh_exchange_free(x);
+    lh_host_exchange_free(x);
     tear_down(&t);
 }
 
@@ -205,19 +205,19 @@ static void it_has_to_pay(void)
     int64_t saved = makespan(&t, &ring_now, NULL) - makespan(&t, NULL, NULL);
     CHECK(saved > 0);
     double pays = 1002.0 * MS / (double)saved;
-    lh_exchange_options o = {.size = sizeof o, .lasts = 0.99 * pays};
-    lh_exchange *x = exchange(&t, &ring_now, &o);
+    lh_host_exchange_options o = {.size = sizeof o, .benefit_steps = 0.99 * pays};
+    lh_host_exchange *x = exchange(&t, &ring_now, &o);
     CHECK(!x->is_exchange);
     CHECK_INT(x->move_ns, 0);
-    CHECK_INT(x->predicted_ns, x->now_ns);
+    CHECK_INT(x->predicted_ns, x->current_ns);
     for (uint32_t i = 0; i < 4; i++)
         CHECK_INT(x->hosts[i], i);
     CHECK_HAS(x->why, "worth what moving costs");
-    lh_exchange_free(x);
-    o.lasts = 1.01 * pays;
+    lh_host_exchange_free(x);
+    o.benefit_steps = 1.01 * pays;
     x = exchange(&t, &ring_now, &o);
     CHECK(x->is_exchange);
-    lh_exchange_free(x);
+    lh_host_exchange_free(x);
     tear_down(&t);
 }
 
@@ -227,7 +227,7 @@ static uint32_t next(uint32_t *seed)
 }
 
 /* What a place keeps of one device, over one link, in the pipeline `two`. */
-static int64_t hop_ns(const lh_hosts_now *now, int64_t state_ns, uint32_t from,
+static int64_t hop_ns(const lh_host_slowdowns *now, int64_t state_ns, uint32_t from,
                       uint32_t to)
 {
     int64_t ns = state_ns + 2 * MS;
@@ -264,26 +264,26 @@ static void check_uses(const use *uses, uint32_t n)
 }
 
 /* By the same ways it takes as long, and by other ones no less. */
-static void check_ways(const setting *t, const lh_hosts_now *now,
-                       const lh_exchange *x)
+static void check_ways(const setting *t, const lh_host_slowdowns *now,
+                       const lh_host_exchange *x)
 {
     lh_error err;
     uint32_t ways[6], straight[6], i;
     int64_t ns = 0;
-    CHECK_OK(lhi_places_moving(t->places, now, NULL, x->hosts, NULL, ways, &ns,
+    CHECK_OK(lhi_host_placement_migration(t->places, now, NULL, x->hosts, NULL, ways, &ns,
                                &err),
              err);
     CHECK_INT(ns, x->move_ns);
     for (i = 0; i < 6; i++)
         straight[i] = LH_NONE;
     for (i = 0; i < x->n_moves; i++) {
-        CHECK_INT(ways[x->moves[i].place], x->moves[i].via);
+        CHECK_INT(ways[x->moves[i].place], x->moves[i].relay);
         ways[x->moves[i].place] = LH_NONE;
     }
     CHECK(memcmp(ways, straight, sizeof ways) == 0);
     for (i = 0; i < x->n_moves; i++)
-        ways[x->moves[i].place] = x->moves[i].via;
-    CHECK_OK(lhi_places_moving(t->places, now, NULL, x->hosts, ways, NULL, &ns,
+        ways[x->moves[i].place] = x->moves[i].relay;
+    CHECK_OK(lhi_host_placement_migration(t->places, now, NULL, x->hosts, ways, NULL, &ns,
                                &err),
              err);
     CHECK_INT(ns, x->move_ns);
@@ -298,44 +298,44 @@ static void moves_can_be_kept_to(void)
     for (uint32_t seed = 1; seed <= 60; seed++) {
         uint32_t r = seed;
         setting t = set_up(two, 3, state);
-        lh_host_link links[12];
+        lh_host_link_delay links[12];
         for (uint32_t i = 0; i < 12; i++) {
             links[i].from = next(&r) % 6;
             links[i].to = (links[i].from + 1 + next(&r) % 5) % 6;
             links[i].latency_ns = next(&r) % 20 * MS;
             links[i].transfer_ns = next(&r) % 5 * MS;
         }
-        const lh_hosts_now now = {
+        const lh_host_slowdowns now = {
             .size = sizeof now, .n_links = 12, .links = links};
-        lh_exchange *x = exchange(&t, &now, NULL);
+        lh_host_exchange *x = exchange(&t, &now, NULL);
         int64_t last = 0;
         use uses[4 * 6];
         uint32_t n_uses = 0;
         for (uint32_t i = 0; i < x->n_moves; i++) {
-            const lh_move *m = &x->moves[i];
+            const lh_host_move *m = &x->moves[i];
             int64_t kept = state[m->place % 2], took = m->end_ns - m->start_ns,
                     direct = hop_ns(&now, kept, m->from, m->to);
             last = m->end_ns > last ? m->end_ns : last;
             CHECK(x->hosts[m->place] == m->to && m->from == m->place);
-            if (m->via == LH_NONE) {
+            if (m->relay == LH_NONE) {
                 n_direct++;
                 CHECK_INT(took, direct);
                 add_hop(uses, &n_uses, m->from, m->to, m->start_ns, m->end_ns);
                 continue;
             }
             n_via++;
-            int64_t first = hop_ns(&now, kept, m->from, m->via),
-                    second = hop_ns(&now, kept, m->via, m->to);
+            int64_t first = hop_ns(&now, kept, m->from, m->relay),
+                    second = hop_ns(&now, kept, m->relay, m->to);
             CHECK(took >= first + second);
-            add_hop(uses, &n_uses, m->from, m->via, m->start_ns,
+            add_hop(uses, &n_uses, m->from, m->relay, m->start_ns,
                     m->start_ns + first);
-            add_hop(uses, &n_uses, m->via, m->to, m->end_ns - second,
+            add_hop(uses, &n_uses, m->relay, m->to, m->end_ns - second,
                     m->end_ns);
         }
         check_uses(uses, n_uses);
         CHECK_INT(x->move_ns, last);
         check_ways(&t, &now, x);
-        lh_exchange_free(x);
+        lh_host_exchange_free(x);
         tear_down(&t);
     }
     CHECK(n_via > 5 && n_direct > 50);
@@ -349,7 +349,7 @@ static void swap(uint32_t *a, uint32_t *b)
 }
 
 /* Every order of the hosts from place k on. */
-static void least(const setting *t, const lh_hosts_now *now, uint32_t *hosts,
+static void least(const setting *t, const lh_host_slowdowns *now, uint32_t *hosts,
                   uint32_t k, uint32_t n, int64_t *best)
 {
     if (k == n) {
@@ -370,7 +370,7 @@ static void the_best_of_all_is_found(void)
         uint32_t r = seed, hosts[6] = {0, 1, 2, 3, 4, 5};
         const uint32_t replicas = 1 + seed % 3, n = 2 * replicas;
         setting t = set_up(two, replicas, NULL);
-        lh_host_link links[4];
+        lh_host_link_delay links[4];
         double slower[6];
         for (uint32_t i = 0; i < 4; i++) {
             links[i].from = next(&r) % n;
@@ -380,14 +380,14 @@ static void the_best_of_all_is_found(void)
         }
         for (uint32_t h = 0; h < n; h++)
             slower[h] = next(&r) % 3 ? 1 : 1.5;
-        const lh_hosts_now now = {
-            .size = sizeof now, .n_links = 4, .links = links, .slower = slower};
+        const lh_host_slowdowns now = {
+            .size = sizeof now, .n_links = 4, .links = links, .pass_factors = slower};
         int64_t best = INT64_MAX;
         least(&t, &now, hosts, 0, n, &best);
-        lh_exchange *x = exchange(&t, &now, NULL);
+        lh_host_exchange *x = exchange(&t, &now, NULL);
         CHECK_MSG(x->predicted_ns == best, "seed %" PRIu32, seed);
         CHECK_INT(makespan(&t, &now, x->hosts), x->predicted_ns);
-        lh_exchange_free(x);
+        lh_host_exchange_free(x);
         tear_down(&t);
     }
 }
@@ -397,21 +397,21 @@ static void the_best_of_all_is_found(void)
 static void many_hosts_go_downhill(void)
 {
     setting t = set_up(four, 4, NULL);
-    const lh_host_link links[] = {{0, 4, 0, 20 * MS}, {9, 13, 0, 20 * MS}};
-    const lh_hosts_now now = {.size = sizeof now, .n_links = 2, .links = links};
-    lh_exchange *x = exchange(&t, &now, NULL);
-    CHECK(!x->all && x->is_exchange);
+    const lh_host_link_delay links[] = {{0, 4, 0, 20 * MS}, {9, 13, 0, 20 * MS}};
+    const lh_host_slowdowns now = {.size = sizeof now, .n_links = 2, .links = links};
+    lh_host_exchange *x = exchange(&t, &now, NULL);
+    CHECK(!x->is_exhaustive && x->is_exchange);
     CHECK_INT(x->predicted_ns, makespan(&t, NULL, NULL));
     CHECK_INT(x->predicted_ns, makespan(&t, &now, x->hosts));
     CHECK_HAS(x->why, "hosts 9 and 13 carries nothing");
-    lh_exchange_free(x);
+    lh_host_exchange_free(x);
     /* Few, by the same way: never worse than as they are. */
-    const lh_exchange_options o = {.size = sizeof o, .most_hosts = 1};
+    const lh_host_exchange_options o = {.size = sizeof o, .max_exhaustive_hosts = 1};
     setting s = set_up(two, 2, NULL);
     x = exchange(&s, &ring_now, &o);
-    CHECK(!x->all);
+    CHECK(!x->is_exhaustive);
     CHECK_INT(x->predicted_ns, makespan(&s, NULL, NULL));
-    lh_exchange_free(x);
+    lh_host_exchange_free(x);
     tear_down(&s);
     tear_down(&t);
 }
@@ -422,10 +422,10 @@ static void refuse(uniform u, uint32_t replicas, lh_status want,
                    const char *says)
 {
     lh_error err = {0};
-    lh_places *places = NULL;
+    lh_host_placement *places = NULL;
     lh_pipeline *p = uniform_make(u);
-    const lh_places_options o = {.size = sizeof o, .n_replicas = replicas};
-    CHECK_INT(lh_places_make(p, &o, &places, &err), want);
+    const lh_host_placement_options o = {.size = sizeof o, .n_replicas = replicas};
+    CHECK_INT(lh_host_placement_make(p, &o, &places, &err), want);
     CHECK(!places);
     CHECK_HAS(err.text, says);
     lh_pipeline_free(p);
@@ -453,8 +453,8 @@ static void what_differs_stays_at_its_device(void)
         "memory_limit: [30, 40]\nlinks:\n"
         "  - {from: 0, to: 1, latency: 2, transfer: 1}\n"
         "  - {from: 1, to: 0, latency: 2, transfer: 1}\n"};
-    static const lh_host_link slow[] = {{0, 1, 40 * MS, 3 * MS}};
-    const lh_hosts_now now = {.size = sizeof now, .n_links = 1, .links = slow};
+    static const lh_host_link_delay slow[] = {{0, 1, 40 * MS, 3 * MS}};
+    const lh_host_slowdowns now = {.size = sizeof now, .n_links = 1, .links = slow};
     for (int i = 0; i < 2; i++) {
         uniform u = two;
         u.more = unlike[i];
@@ -465,22 +465,22 @@ static void what_differs_stays_at_its_device(void)
         CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, 4 * MS);
         CHECK_INT(lh_pipeline_link(p, 1)->latency_ns, back);
         lh_pipeline_free(p);
-        CHECK_INT(lh_places_usual(t.places, 1, 2).latency_ns, back);
-        CHECK_INT(lh_places_usual(t.places, 0, 2).latency_ns,
+        CHECK_INT(lh_host_placement_nominal_link(t.places, 1, 2).latency_ns, back);
+        CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 2).latency_ns,
                   i == 0 ? 0 : 2 * MS);
-        lh_exchange *x = exchange(&t, &now, NULL);
+        lh_host_exchange *x = exchange(&t, &now, NULL);
         CHECK(x->is_exchange && x->predicted_ns == makespan(&t, NULL, NULL));
-        CHECK(x->now_ns > x->predicted_ns);
+        CHECK(x->current_ns > x->predicted_ns);
         uint32_t at[8];
         for (uint32_t k = 0; k < x->n_hosts; k++) {
             CHECK_INT(x->hosts[k] % 2, k % 2);
             at[x->hosts[k]] = k;
         }
         CHECK(at[0] / 2 != at[1] / 2);
-        lh_exchange_free(x);
+        lh_host_exchange_free(x);
         const uint32_t others[] = {1, 0, 2, 3, 4, 5, 6, 7};
         lh_error err = {0};
-        CHECK_INT(lh_places_pipeline(t.places, &now, others, &p, &err),
+        CHECK_INT(lh_host_placement_pipeline(t.places, &now, others, &p, &err),
                   LH_EUNSUPPORTED);
         CHECK_HAS(err.text, "host 1 would have a place of device 0");
         tear_down(&t);
@@ -493,16 +493,16 @@ static void wrong_numbers_are_refused(void)
     setting t = set_up(two, 2, NULL);
     lh_pipeline *p = NULL;
     const uint32_t twice[] = {0, 1, 2, 2};
-    CHECK_INT(lh_places_pipeline(t.places, NULL, twice, &p, &err), LH_EINVAL);
+    CHECK_INT(lh_host_placement_pipeline(t.places, NULL, twice, &p, &err), LH_EINVAL);
     CHECK_HAS(err.text, "host 2");
-    const lh_host_link none = {0, 4, 1, 1}, back = {0, 1, -1, 0};
-    lh_hosts_now now = {.size = sizeof now, .n_links = 1, .links = &none};
-    CHECK_INT(lh_places_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    const lh_host_link_delay none = {0, 4, 1, 1}, back = {0, 1, -1, 0};
+    lh_host_slowdowns now = {.size = sizeof now, .n_links = 1, .links = &none};
+    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
     now.links = &back;
-    CHECK_INT(lh_places_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
     const double faster[] = {1, 1, 0.5, 1};
-    now = (lh_hosts_now){.size = sizeof now, .slower = faster};
-    CHECK_INT(lh_places_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    now = (lh_host_slowdowns){.size = sizeof now, .pass_factors = faster};
+    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
     CHECK(!p);
     tear_down(&t);
     /* Messages that take no time tell nothing of how many make up the data. */
@@ -510,7 +510,7 @@ static void wrong_numbers_are_refused(void)
     u.more = "data_parallel:\n"
              "  - {chunk: 0, all_gather: 20, reduce_scatter: 30, latency: 2}\n";
     t = set_up(u, 2, NULL);
-    CHECK_INT(lh_places_pipeline(t.places, &ring_now, NULL, &p, &err),
+    CHECK_INT(lh_host_placement_pipeline(t.places, &ring_now, NULL, &p, &err),
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "chunk 0");
     tear_down(&t);

@@ -54,21 +54,21 @@ static void ranks_are_placed(void)
     lh_job *job = job_two_sites("", 64, 80);
     lh_error err = {0};
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_places at;
+    lhi_layout_placement at;
     lh_layout l = layout_of(2, 4, 2, LH_OUTERMOST_PIPELINE);
     CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
     CHECK_INT(at.ranks[1].datacenter, 0);
     CHECK_INT(at.ranks[1].first_gpu, 4);
     CHECK_INT(at.ranks[2].datacenter, 1);
     CHECK_INT(at.ranks[2].first_gpu, 0);
-    CHECK_INT(at.spreads[1].n_sites, 1);
+    CHECK_INT(at.stages[1].n_sites, 1);
     l = layout_of(2, 4, 2, LH_OUTERMOST_DATA);
     CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
     CHECK_INT(at.ranks[3].datacenter, 0);
     CHECK_INT(at.ranks[3].first_gpu, 6);
-    CHECK_INT(at.spreads[1].n_sites, 2);
-    CHECK_INT(at.spreads[1].sites[1].replicas, 1);
-    CHECK_INT(at.spreads[1].sharing, 4);
+    CHECK_INT(at.stages[1].n_sites, 2);
+    CHECK_INT(at.stages[1].sites[1].replicas, 1);
+    CHECK_INT(at.stages[1].sharing, 4);
     /* Three replicas over two datacenters; a replica larger than one. */
     l = layout_of(1, 4, 3, LH_OUTERMOST_DATA);
     CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
@@ -244,7 +244,7 @@ typedef struct fixed {
 static int64_t best_of(const lh_job *job, const lhi_config *config,
                        const char *method, uint64_t *n_layouts)
 {
-    lhi_built built;
+    lhi_built_layout built;
     lh_error err;
     lh_schedule *s;
     lh_timeline *t;

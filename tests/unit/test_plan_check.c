@@ -17,7 +17,7 @@ static const lh_jitter rough = {
 static char *make_text(void)
 {
     const lh_plan_options how = {
-        .size = sizeof how, .effort = 10000, .jitter = &rough, .front = true};
+        .size = sizeof how, .effort = 10000, .jitter = &rough, .pareto_front = true};
     return planned_text("  gpus_per_node: 2\n"
                         "  usd_per_gpu_hour: 2\n"
                         "training: {global_batch: 16, sequence: 2048, "
@@ -113,8 +113,8 @@ static void edit_is_needed(const char *text)
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_parse(text, strlen(text), "plan.json", &plan, &err), err);
-    CHECK(plan && plan->robust && plan->n_front && plan->n_network == 2 &&
-          plan->n_runners && plan->best.cost);
+    CHECK(plan && plan->robust && plan->n_pareto && plan->n_network == 2 &&
+          plan->n_dimension_alternatives && plan->best.cost);
     lh_plan_free(plan);
 }
 

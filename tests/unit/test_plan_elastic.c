@@ -383,12 +383,12 @@ static void stopped_as_soon_as_it_works(void)
     lhi_arena *mem = lhi_arena_make(0);
     for (int always = 0; always < 2; always++) {
         heard h = {.always = always};
-        lhi_elastic_freedom freedom = {
+        lhi_elastic_options freedom = {
             .recompute = true, .stopped = hear, .context = &h};
         lhi_elastic_result r = {0};
         lh_error err = {0};
         lh_status status =
-            lhi_elastic_layout(job, &like, &freedom, mem, &r, &err);
+            lhi_elastic_search_layout(job, &like, &freedom, mem, &r, &err);
         CHECK_INT(status, always ? LH_EINFEASIBLE : LH_OK);
         CHECK((r.schedule != NULL) == !always);
         CHECK(h.n > 0 && h.n < 1000 && (h.after > 0) == !always);
@@ -427,9 +427,9 @@ static int64_t prove(const lh_job *job, uint64_t work, uint64_t *left)
         .n = 1,
         .proven_ns = INT64_MAX,
         .best_ns = INT64_MAX};
-    CHECK_OK(lhi_candidate_bound(&s, &c, &err), err);
-    CHECK_OK(lhi_candidate_glance(&s, &c, &err), err);
-    CHECK_MSG(lhi_candidate_works(&c), "%s", c.choice.why);
+    CHECK_OK(lhi_candidate_compute_bound(&s, &c, &err), err);
+    CHECK_OK(lhi_candidate_evaluate_quickly(&s, &c, &err), err);
+    CHECK_MSG(lhi_candidate_is_feasible(&c), "%s", c.choice.why);
     CHECK_OK(lhi_elastic_search(&s, true, &found, &err), err);
     *left = s.n_elastic_left;
     lh_pipeline_free(found.built.pipeline);

@@ -47,11 +47,11 @@ typedef struct all {
     const lh_job *job;
     lhi_space space;
     lhi_level level;
-    lhi_front_point *points;
+    lhi_pareto_point *points;
     uint32_t n, room, n_layouts;
 } all;
 
-static void add_point(all *a, lhi_front_point p)
+static void add_point(all *a, lhi_pareto_point p)
 {
     if (a->n == a->room) {
         a->room = a->room ? 2 * a->room : 1024;
@@ -60,26 +60,26 @@ static void add_point(all *a, lhi_front_point p)
     a->points[a->n++] = p;
 }
 
-static void try_method(all *a, const lhi_config *config, const lhi_built *b,
+static void try_method(all *a, const lhi_config *config, const lhi_built_layout *b,
                        const char *method)
 {
     lh_method_options how = {.size = sizeof how};
     lh_schedule *schedule = NULL;
     lh_timeline *t = NULL;
     lh_error err = {0};
-    lhi_price price;
+    lhi_layout_price price;
     if (lh_method_run(method, b->pipeline, &how, &schedule, NULL, &err) !=
         LH_OK)
         return;
     CHECK_OK(lh_simulate(b->pipeline, schedule, NULL, &t, &err), err);
     if (lh_timeline_fits(t, NULL)) {
-        lhi_front_point p = {
+        lhi_pareto_point p = {
             lh_timeline_makespan(t) + b->optimizer_ns + b->overhead_ns, 0, 0};
         for (uint32_t d = 0; d < lh_pipeline_n_devices(b->pipeline); d++)
             if (lh_timeline_peak_memory(t, d) > p.memory_bytes)
                 p.memory_bytes = lh_timeline_peak_memory(t, d);
-        CHECK_OK(lhi_money_price(a->job, config, &price, &err), err);
-        p.usd = lhi_money_usd(&price, (double)p.iteration_ns);
+        CHECK_OK(lhi_pricing_compute(a->job, config, &price, &err), err);
+        p.usd = lhi_pricing_iteration_usd(&price, (double)p.iteration_ns);
         add_point(a, p);
     }
     lh_timeline_free(t);
@@ -90,9 +90,9 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
 {
     all *a = context;
     lhi_config mine = *config;
-    lhi_built b;
+    lhi_built_layout b;
     lh_error why;
-    if (a->level < LHI_LEVEL_WHOLE) {
+    if (a->level < LHI_LEVEL_COMPLETE) {
         a->level = (lhi_level)(a->level + 1);
         lh_status status = lhi_space_children(
             &a->space, (lhi_level)(a->level - 1), &mine, NULL, visit, a, err);
@@ -124,11 +124,11 @@ static void find_all(const lh_job *job, all *out)
     lhi_arena_free(mem);
 }
 
-static bool on_front(const all *a, const lhi_front_point *p)
+static bool on_front(const all *a, const lhi_pareto_point *p)
 {
     for (uint32_t i = 0; i < a->n; i++)
-        if (lhi_point_covers(&a->points[i], p) &&
-            !lhi_point_covers(p, &a->points[i]))
+        if (lhi_pareto_point_covers(&a->points[i], p) &&
+            !lhi_pareto_point_covers(p, &a->points[i]))
             return false;
     return true;
 }
@@ -138,7 +138,7 @@ static bool same_number(double a, double b)
     return fabs(a - b) <= 1e-12 * fabs(b);
 }
 
-static bool same_point(const lhi_front_point *a, const lhi_front_point *b)
+static bool same_point(const lhi_pareto_point *a, const lhi_pareto_point *b)
 {
     return a->iteration_ns == b->iteration_ns &&
            a->memory_bytes == b->memory_bytes && same_number(a->usd, b->usd);
@@ -147,10 +147,10 @@ static bool same_point(const lhi_front_point *a, const lhi_front_point *b)
 /* --- plans
  * -------------------------------------------------------------------- */
 
-static lh_plan *make(const lh_job *job, lh_plan_goal objective, bool front)
+static lh_plan *make(const lh_job *job, lh_plan_objective objective, bool front)
 {
     lh_plan_options o = {
-        .size = sizeof o, .quick = true, .goal = objective, .front = front};
+        .size = sizeof o, .quick = true, .objective = objective, .pareto_front = front};
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
@@ -159,10 +159,10 @@ static lh_plan *make(const lh_job *job, lh_plan_goal objective, bool front)
 
 static void check_front(const lh_plan *plan, const all *a)
 {
-    CHECK(plan->front_whole);
-    CHECK(plan->n_front > 0);
-    for (uint32_t i = 0; i < plan->n_front; i++) {
-        lhi_front_point p = lhi_point_of(&plan->front[i]);
+    CHECK(plan->pareto_complete);
+    CHECK(plan->n_pareto > 0);
+    for (uint32_t i = 0; i < plan->n_pareto; i++) {
+        lhi_pareto_point p = lhi_pareto_point_of(&plan->pareto_front[i]);
         bool there = false;
         for (uint32_t k = 0; k < a->n && !there; k++)
             there = same_point(&p, &a->points[k]);
@@ -171,17 +171,17 @@ static void check_front(const lh_plan *plan, const all *a)
                   (double)p.iteration_ns / 1e9,
                   (double)p.memory_bytes / (1 << 30), p.usd);
         for (uint32_t k = 0; k < i; k++) {
-            lhi_front_point other = lhi_point_of(&plan->front[k]);
-            CHECK(!lhi_point_covers(&other, &p));
-            CHECK(!lhi_point_covers(&p, &other));
+            lhi_pareto_point other = lhi_pareto_point_of(&plan->pareto_front[k]);
+            CHECK(!lhi_pareto_point_covers(&other, &p));
+            CHECK(!lhi_pareto_point_covers(&p, &other));
         }
     }
     for (uint32_t k = 0; k < a->n; k++) {
         bool there = false;
         if (!on_front(a, &a->points[k]))
             continue;
-        for (uint32_t i = 0; i < plan->n_front && !there; i++) {
-            lhi_front_point p = lhi_point_of(&plan->front[i]);
+        for (uint32_t i = 0; i < plan->n_pareto && !there; i++) {
+            lhi_pareto_point p = lhi_pareto_point_of(&plan->pareto_front[i]);
             there = same_point(&p, &a->points[k]);
         }
         CHECK_MSG(there, "%.6f s, %.3f GiB, %g USD is missing",
@@ -212,15 +212,15 @@ static void compare(const lh_job *job, uint32_t *n_front, uint32_t *idle)
         CHECK_INT(both->best.iteration_ns, fastest);
         CHECK_NEAR(cost->best.cost->usd, cheapest, 1e-12 * cheapest);
         CHECK_NEAR(front->best.cost->usd, cheapest, 1e-12 * cheapest);
-        CHECK(time->n_front == 0 && cost->n_front == 0);
-        CHECK_INT(cost->goal, LH_PLAN_CHEAPEST);
+        CHECK(time->n_pareto == 0 && cost->n_pareto == 0);
+        CHECK_INT(cost->objective, LH_PLAN_CHEAPEST);
         for (uint32_t i = 1; i < cost->n_alternatives; i++)
             if (cost->alternatives[i].status == LH_CHOICE_OK)
                 CHECK(cost->alternatives[i].cost->usd >=
                       cost->alternatives[i - 1].cost->usd);
         check_front(both, &a);
         check_front(front, &a);
-        *n_front = both->n_front;
+        *n_front = both->n_pareto;
         *idle += cost->best.cost->gpus < job->n_gpus;
         CHECK_MSG(cost->n_simulated < a.n_layouts, "nothing was ruled out");
     }
@@ -273,7 +273,7 @@ static void the_cheapest_is_no_dearer(void)
         for (int goal = LH_PLAN_FASTEST; goal <= LH_PLAN_CHEAPEST; goal++) {
             lh_plan_options o = {.size = sizeof o,
                                  .quick = true,
-                                 .goal = (lh_plan_goal)goal,
+                                 .objective = (lh_plan_objective)goal,
                                  .usd_per_gpu_hour = 2.5,
                                  .usd_per_gb = 0.02};
             lh_plan *plan = NULL;
@@ -308,16 +308,16 @@ static void fronts_keep_what_is_best_in_something(void)
         uint32_t n; /* on the front afterwards */
     } rows[] = {{10, 10, 1, 1}, {10, 10, 1, 1}, {11, 10, 1, 1}, {9, 11, 1, 2},
                 {20, 20, 0, 3}, {9, 11, 2, 3},  {9, 10, 1, 2},  {1, 1, 0, 1}};
-    lhi_front f = {.mem = lhi_arena_make(0)};
+    lhi_pareto_front f = {.mem = lhi_arena_make(0)};
     lh_error err = {0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_choice c = choice_of(rows[i].ns, rows[i].bytes, &usd[rows[i].cost]);
-        CHECK_OK(lhi_front_add(&f, &c, &err), err);
+        CHECK_OK(lhi_pareto_front_add(&f, &c, &err), err);
         CHECK_INT(f.n, rows[i].n);
     }
     lh_choice bad = choice_of(0, 0, NULL);
     bad.status = LH_CHOICE_MEMORY;
-    CHECK_OK(lhi_front_add(&f, &bad, &err), err);
+    CHECK_OK(lhi_pareto_front_add(&f, &bad, &err), err);
     CHECK_INT(f.n, 1);
     lhi_arena_free(f.mem);
 }
@@ -327,7 +327,7 @@ static void fronts_keep_what_is_best_in_something(void)
 
 static void costs_need_prices(void)
 {
-    lh_plan_options o = {.size = sizeof o, .goal = LH_PLAN_CHEAPEST};
+    lh_plan_options o = {.size = sizeof o, .objective = LH_PLAN_CHEAPEST};
     lh_jitter jitter = {.size = sizeof jitter, .latency = 0.5};
     lh_job *job = job_with(JOB_SMALL, "%s", "");
     lh_plan *plan = NULL;
@@ -349,14 +349,14 @@ static void fronts_round_trip(void)
     char *text = NULL;
     lh_error err = {0};
     if (again) {
-        CHECK_INT(again->goal, LH_PLAN_CHEAPEST);
-        CHECK_INT(again->n_front, plan->n_front);
-        CHECK(again->front_whole);
+        CHECK_INT(again->objective, LH_PLAN_CHEAPEST);
+        CHECK_INT(again->n_pareto, plan->n_pareto);
+        CHECK(again->pareto_complete);
     }
     lh_plan_free(again);
     /* The second entry as the first. */
-    lh_choice *front = (lh_choice *)plan->front;
-    CHECK(plan->n_front > 1);
+    lh_choice *front = (lh_choice *)plan->pareto_front;
+    CHECK(plan->n_pareto > 1);
     front[1] = front[0];
     CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
     plan_refused(text, "front: entry 0 is as good as entry 1");
@@ -368,14 +368,14 @@ static void fronts_round_trip(void)
 /* A partition's layers may be gone when the next one is tried. */
 static void fronts_own_their_layers(void)
 {
-    lhi_front front = {.mem = lhi_arena_make(0)};
+    lhi_pareto_front front = {.mem = lhi_arena_make(0)};
     uint32_t layers[] = {5, 3};
     lh_choice choice = {.status = LH_CHOICE_OK,
                         .layout = {.pipeline = 2, .chunks_per_device = 1},
                         .iteration_ns = 10,
                         .chunk_layers = layers};
     lh_error err = {0};
-    CHECK_OK(lhi_front_add(&front, &choice, &err), err);
+    CHECK_OK(lhi_pareto_front_add(&front, &choice, &err), err);
     layers[0] = layers[1] = 9;
     CHECK_INT(front.n, 1);
     CHECK(front.n == 1 && front.all[0].chunk_layers[0] == 5 &&
@@ -406,11 +406,11 @@ static void the_front_shares_work(void)
     lh_error err = {0};
     lh_job *job = job_of(2, 0.01, 40, "{}");
     lh_plan_options o = {.size = sizeof o,
-                         .front = true,
+                         .pareto_front = true,
                          .no_optimal = true,
                          .partition = LH_PARTITION_EVEN,
                          .layout_effort = 60000,
-                         .watch = watch_searches,
+                         .layout_progress = watch_searches,
                          .context = &w};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     CHECK_MSG(w.n >= 2 && w.closed[1] < w.closed[0],
@@ -423,7 +423,7 @@ static void the_front_shares_work(void)
 static bool differs(const char *dimension, const lh_choice *a,
                     const lh_choice *b)
 {
-    lhi_config x = lhi_config_of(a), y = lhi_config_of(b);
+    lhi_config x = lhi_config_from_choice(a), y = lhi_config_from_choice(b);
     for (int d = 0; d < LHI_N_DIMENSIONS; d++)
         if (strcmp(lhi_dimension_name((lhi_dimension)d), dimension) == 0)
             return d == LHI_DIMENSION_SCHEDULE
@@ -435,19 +435,19 @@ static bool differs(const char *dimension, const lh_choice *a,
 
 /* What the table of dimensions calls the best with another value is no worse
  * than what the table of the front has with one. */
-static void check_runners(const lh_plan *plan, lh_plan_goal goal)
+static void check_runners(const lh_plan *plan, lh_plan_objective goal)
 {
-    for (uint32_t i = 0; i < plan->n_runners; i++)
-        for (uint32_t k = 0; k < plan->n_front; k++) {
-            const lh_choice *x = &plan->runners[i].choice, *y = &plan->front[k];
+    for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+        for (uint32_t k = 0; k < plan->n_pareto; k++) {
+            const lh_choice *x = &plan->dimension_alternatives[i].choice, *y = &plan->pareto_front[k];
             bool better = x->status != LH_CHOICE_OK ||
                           (goal == LH_PLAN_FASTEST
                                ? y->iteration_ns < x->iteration_ns
                                : y->cost->usd < x->cost->usd * (1 - 1e-9));
             CHECK_MSG(!better ||
-                          !differs(plan->runners[i].dimension, y, &plan->best),
+                          !differs(plan->dimension_alternatives[i].dimension, y, &plan->best),
                       "another %s: %.6f s, but row %u has %.6f s",
-                      plan->runners[i].dimension, (double)x->iteration_ns / 1e9,
+                      plan->dimension_alternatives[i].dimension, (double)x->iteration_ns / 1e9,
                       k, (double)y->iteration_ns / 1e9);
         }
 }
@@ -455,17 +455,17 @@ static void check_runners(const lh_plan *plan, lh_plan_goal goal)
 /* A short search for the fastest may miss what those for the front find, which
  * then is the plan: its schedule is there, and takes as long as it says. */
 static void check_is_on_its_front(const lh_job *job, uint64_t effort,
-                                  lh_plan_goal goal)
+                                  lh_plan_objective goal)
 {
     lh_plan_options o = {
-        .size = sizeof o, .front = true, .effort = effort, .goal = goal};
+        .size = sizeof o, .pareto_front = true, .effort = effort, .objective = goal};
     lh_plan *plan = NULL;
     lh_error err = {0};
     lh_verdict *verdict = NULL;
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     const lh_choice *best = &plan->best;
-    for (uint32_t i = 0; i < plan->n_front; i++) {
-        const lh_choice *row = &plan->front[i];
+    for (uint32_t i = 0; i < plan->n_pareto; i++) {
+        const lh_choice *row = &plan->pareto_front[i];
         bool better = goal == LH_PLAN_FASTEST
                           ? row->iteration_ns < best->iteration_ns
                           : row->cost->usd < best->cost->usd;
@@ -476,7 +476,7 @@ static void check_is_on_its_front(const lh_job *job, uint64_t effort,
     check_runners(plan, goal);
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
         CHECK(plan->alternatives[i].status != LH_CHOICE_OK ||
-              !lhi_choice_same_pipeline(&plan->alternatives[i], best));
+              !lhi_choices_share_pipeline(&plan->alternatives[i], best));
     CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
     CHECK(lh_verdict_valid(verdict));
     CHECK_INT(lh_verdict_makespan(verdict), best->makespan_ns);

@@ -29,7 +29,7 @@ static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
     return w->simulated && best_ns > 0 && done >= w->simulated;
 }
 
-static lh_plan *make_for(lh_plan_goal goal, const char *layout,
+static lh_plan *make_for(lh_plan_objective goal, const char *layout,
                          uint32_t simulated)
 {
     lh_plan *plan = NULL;
@@ -38,7 +38,7 @@ static lh_plan *make_for(lh_plan_goal goal, const char *layout,
     watcher w = {simulated};
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
-                         .goal = goal,
+                         .objective = goal,
                          .usd_per_gpu_hour = 2,
                          .partition = LH_PARTITION_EVEN,
                          .progress = watch,
@@ -56,7 +56,7 @@ static lh_plan *make(const char *layout, uint32_t simulated)
 static void check_counts(const lh_plan *p)
 {
     CHECK_INT(p->n_layouts,
-              p->n_memory + p->n_bounded + p->n_simulated + p->n_left);
+              p->n_memory + p->n_bounded + p->n_simulated + p->n_unexplored);
     uint64_t ruled_out = 0;
     for (uint32_t i = 0; i < p->n_pruned; i++)
         ruled_out += p->pruned[i].n;
@@ -72,8 +72,8 @@ static void check_counts(const lh_plan *p)
 static void fastest_only_if_closed(void)
 {
     lh_plan *whole = make("", 0);
-    CHECK_INT(whole->n_left, 0);
-    CHECK_INT(whole->n_elastic_left, 0);
+    CHECK_INT(whole->n_unexplored, 0);
+    CHECK_INT(whole->n_elastic_unexplored, 0);
     CHECK(whole->n_elastic > 0);
     CHECK(whole->search_bound_ns < whole->best.iteration_ns);
     CHECK_HAS(whole->best.why, "best found, all of ");
@@ -90,13 +90,13 @@ static void fastest_only_if_closed(void)
     for (uint32_t n = 1; n < 9; n += 7) {
         char left[100];
         lh_plan *part = make("", n);
-        CHECK(part->n_left > 0);
+        CHECK(part->n_unexplored > 0);
         check_counts(part);
         CHECK(!strstr(part->best.why, "fastest"));
-        CHECK(part->n_elastic_left > 0);
+        CHECK(part->n_elastic_unexplored > 0);
         snprintf(left, sizeof left,
                  "best found; %u layouts and elastic plans on %u not looked at",
-                 part->n_left, part->n_elastic_left);
+                 part->n_unexplored, part->n_elastic_unexplored);
         CHECK_HAS(part->best.why, left);
         CHECK_HAS(part->best.why, " % faster is possible");
         CHECK(part->search_bound_ns <= whole->best.iteration_ns);
@@ -106,11 +106,11 @@ static void fastest_only_if_closed(void)
     lh_plan_free(whole);
 }
 
-static const lh_plan_runner *find(const lh_plan *p, const char *dimension)
+static const lh_plan_dimension_alternative *find(const lh_plan *p, const char *dimension)
 {
-    for (uint32_t i = 0; i < p->n_runners; i++)
-        if (strcmp(p->runners[i].dimension, dimension) == 0)
-            return &p->runners[i];
+    for (uint32_t i = 0; i < p->n_dimension_alternatives; i++)
+        if (strcmp(p->dimension_alternatives[i].dimension, dimension) == 0)
+            return &p->dimension_alternatives[i];
     return NULL;
 }
 
@@ -126,7 +126,7 @@ static void check_runners(uint32_t simulated)
     const uint32_t own[] = {l->tensor, l->pipeline, l->data,
                             l->chunks_per_device};
     for (size_t i = 0; part && i < 4; i++) {
-        const lh_plan_runner *r = find(part, names[i]);
+        const lh_plan_dimension_alternative *r = find(part, names[i]);
         for (size_t k = 0; r && k < 5; k++) {
             char layout[60];
             lh_error err = {0};
@@ -145,9 +145,9 @@ static void check_runners(uint32_t simulated)
                                     1);
             double said =
                 100 *
-                ((double)r->least_ns / (double)part->best.iteration_ns - 1);
+                ((double)r->bound_ns / (double)part->best.iteration_ns - 1);
             const char *text = strstr(r->choice.why, "none is below ");
-            CHECK(r->least_ns >= 0 &&
+            CHECK(r->bound_ns >= 0 &&
                   (!text || fabs(strtod(text + strlen("none is below "), NULL) -
                                  said) < 0.051));
             CHECK_MSG(said < percent + 1e-6, "%s: %s, but %u is %+.2f %%",
@@ -173,7 +173,7 @@ static uint32_t check_alternatives(const lh_plan *p)
         const lh_choice *c = &p->alternatives[i];
         if (c->status != LH_CHOICE_BOUNDED)
             continue;
-        bool cost = p->goal == LH_PLAN_CHEAPEST;
+        bool cost = p->objective == LH_PLAN_CHEAPEST;
         double hours = (double)c->lower_bound_ns / 3.6e12;
         const lh_layout *l = &c->layout;
         double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
@@ -193,7 +193,7 @@ static void alternatives_say_if_nobody_looked(void)
     for (int goal = LH_PLAN_FASTEST; goal <= LH_PLAN_CHEAPEST; goal++) {
         uint32_t n = 0;
         for (uint32_t simulated = 2; simulated < 9; simulated += 3) {
-            lh_plan *part = make_for((lh_plan_goal)goal, "", simulated);
+            lh_plan *part = make_for((lh_plan_objective)goal, "", simulated);
             check_counts(part);
             n += check_alternatives(part);
             lh_plan_free(part);
@@ -245,9 +245,9 @@ static void what_lies_beyond_the_space_is_said(void)
                              .partition = LH_PARTITION_EVEN};
         CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
         if (plan && cases[i].says)
-            CHECK_STR(plan->beyond, cases[i].says);
+            CHECK_STR(plan->outside_search_space, cases[i].says);
         else if (plan)
-            CHECK(!plan->beyond);
+            CHECK(!plan->outside_search_space);
         if (plan)
             plan_reads_back(plan);
         lh_plan_free(plan);
@@ -272,7 +272,7 @@ static void small_nodes_hold_tensor_ranks_together(void)
         CHECK_OK(lh_plan_make(job, &o, &plans[i], &err), err);
         lh_job_free(job);
     }
-    CHECK(plans[0]->best.layout.tensor > 1 && !plans[1]->beyond);
+    CHECK(plans[0]->best.layout.tensor > 1 && !plans[1]->outside_search_space);
     CHECK(plans[0]->best.iteration_ns <= plans[1]->best.iteration_ns);
     for (int i = 0; i < 2; i++)
         lh_plan_free(plans[i]);
@@ -280,12 +280,12 @@ static void small_nodes_hold_tensor_ranks_together(void)
 
 /* Of another value than the plan has, the best that was seen; of them alone
  * the best is said. */
-static int64_t best_other(const lhi_unseen *u, lhi_dimension d,
+static int64_t best_other(const lhi_unexplored *u, lhi_dimension d,
                           const lhi_config *own)
 {
     int64_t best = INT64_MAX;
     for (uint32_t i = 0; i < u->heads.n; i++) {
-        const lhi_head *h = &u->heads.all[i];
+        const lhi_best_with_value *h = &u->heads.all[i];
         if (h->dimension == d && h->value != lhi_dimension_value(d, own) &&
             h->choice.iteration_ns < best)
             best = h->choice.iteration_ns;
@@ -299,7 +299,7 @@ static void dives_are_for_what_bounds_leave(void)
 {
     lh_error err = {0};
     lh_plan p = {0};
-    lhi_unseen u = {0};
+    lhi_unexplored u = {0};
     uint32_t closed = 0, left = 0;
     lh_job *job = job_of("micro_batch: 1, context: 1");
     lhi_arena *mem = lhi_arena_make(0);
@@ -307,24 +307,24 @@ static void dives_are_for_what_bounds_leave(void)
                          .no_optimal = true,
                          .partition = LH_PARTITION_EVEN};
     CHECK_OK(lhi_plan_search(job, &o, mem, &u, &p, &err), err);
-    const lhi_config own = lhi_config_of(&p.best);
+    const lhi_config own = lhi_config_from_choice(&p.best);
     for (uint32_t i = 0; i < u.heads.n; i++) {
-        const lhi_head *h = &u.heads.all[i];
+        const lhi_best_with_value *h = &u.heads.all[i];
         if (h->dimension >= LHI_DIMENSION_SCHEDULE)
             continue;
         int64_t other = best_other(&u, h->dimension, &own);
         int64_t most =
             other > p.best.iteration_ns ? other : p.best.iteration_ns;
-        bool is_closed = lhi_unseen_with(&u, h->dimension, h->value) >= most;
+        bool is_closed = lhi_unexplored_bound_with_value(&u, h->dimension, h->value) >= most;
         closed += is_closed;
-        left += !is_closed && h->settled;
-        CHECK_MSG(!is_closed || !h->settled, "%s %.0f was dived for",
+        left += !is_closed && h->is_local_optimum;
+        CHECK_MSG(!is_closed || !h->is_local_optimum, "%s %.0f was dived for",
                   lhi_dimension_name(h->dimension), (double)h->value);
     }
     CHECK_MSG(closed > 3 && left > 3, "%u closed, %u left", closed, left);
     lh_pipeline_free((lh_pipeline *)p.pipeline);
     lh_schedule_free((lh_schedule *)p.schedule);
-    lhi_unseen_fini(&u);
+    lhi_unexplored_fini(&u);
     lhi_arena_free(mem);
     lh_job_free(job);
 }

@@ -55,7 +55,7 @@ static lh_plan *make(const lh_job *job, const lh_plan_options *options)
 static void nothing_changes(void)
 {
     static const lh_link_change changes[] = {ALL(LH_LINK_LATENCY, true, 1)};
-    static const lh_plan_question same = {"latency=x1", 1, changes};
+    static const lh_plan_whatif_question same = {"latency=x1", 1, changes};
     lh_plan_options o = {.size = sizeof o,
                          .layout_effort = LITTLE_WORK,
                          .n_questions = 1,
@@ -63,7 +63,7 @@ static void nothing_changes(void)
     lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o);
     if (plan) {
-        const lh_plan_answer *a = &plan->answers[0];
+        const lh_plan_whatif_answer *a = &plan->answers[0];
         CHECK_INT(plan->n_answers, 1);
         CHECK_STR(a->text, "latency=x1");
         CHECK_INT(a->kept.iteration_ns, plan->best.iteration_ns);
@@ -84,7 +84,7 @@ static void links_are_others(void)
                                           ALL(LH_LINK_BANDWIDTH, true, 0.125)};
     static const lh_link_change set[] = {ALL(LH_LINK_LATENCY, false, 3),
                                          {0, 2, LH_LINK_LOSS, false, 0.5}};
-    static const lh_plan_question questions[] = {{"slow", 2, slow},
+    static const lh_plan_whatif_question questions[] = {{"slow", 2, slow},
                                                  {"set", 2, set}};
     lh_plan_options o = {.size = sizeof o,
                          .layout_effort = LITTLE_WORK,
@@ -97,7 +97,7 @@ static void links_are_others(void)
     lh_job *job = job_of(1, 1, ""), *there = job_of(8, 0.125, "");
     lh_plan *plan = make(job, &o), *best = make(there, &plain);
     if (plan && best) {
-        const lh_plan_answer *a = &plan->answers[0];
+        const lh_plan_whatif_answer *a = &plan->answers[0];
         lh_pipeline *p = NULL;
         int64_t after_ns = 0, ns = 0;
         lh_error err = {0};
@@ -159,12 +159,12 @@ static void found_plans_are_kept_once(void)
     best.iteration_ns = INT64_MAX;
     o.progress = stop_at_once;
     o.context = &asked;
-    CHECK_OK(lhi_found_plans_better(&known, &o, jobs[2], mem, &best, &err),
+    CHECK_OK(lhi_found_plans_improve(&known, &o, jobs[2], mem, &best, &err),
              err);
     CHECK_INT(asked, 1);
     CHECK(best.iteration_ns == INT64_MAX);
     o.progress = NULL;
-    CHECK_OK(lhi_found_plans_better(&known, &o, jobs[2], mem, &best, &err),
+    CHECK_OK(lhi_found_plans_improve(&known, &o, jobs[2], mem, &best, &err),
              err);
     CHECK_INT(best.iteration_ns, ns);
     lhi_found_plans_fini(&known);
@@ -175,7 +175,7 @@ static void found_plans_are_kept_once(void)
 
 static void refuse(lh_link_change change, const char *says)
 {
-    lh_plan_question question = {"q", 1, &change};
+    lh_plan_whatif_question question = {"q", 1, &change};
     lh_plan_options o = {.size = sizeof o,
                          .n_questions = 1,
                          .quick = true,
@@ -219,7 +219,7 @@ static void measured_links_scale(void)
     lh_job there;
     lh_error err = {0};
     if (job && mem) {
-        CHECK_OK(lhi_changed_job(job, changes, 2, mem, &there, &err), err);
+        CHECK_OK(lhi_job_override_links(job, changes, 2, mem, &there, &err), err);
         const lh_profile_link *was = job->profile->links,
                               *is = there.profile->links;
         CHECK_INT(is[0].alpha_ns, 3 * was[0].alpha_ns);
@@ -251,7 +251,7 @@ static lh_plan *plan_at(const lh_job *job, const lh_plan_range *r,
     char *text = NULL;
     size_t len;
     lh_error err = {0};
-    CHECK_OK(lhi_changed_job(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
+    CHECK_OK(lhi_job_override_links(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
                              &there, &err),
              err);
     CHECK_OK(lh_job_format(&there, &text, &len, &err), err);
@@ -276,7 +276,7 @@ static void check_at(const lh_job *job, const lh_plan_range *r, double factor,
     } else if (plan && margin > 0) {
         CHECK(says->iteration_ns <= plan->best.iteration_ns);
     } else if (plan) {
-        CHECK_MSG(lhi_choice_same(&plan->best, says),
+        CHECK_MSG(lhi_choices_are_equal(&plan->best, says),
                   "another layout at %s x%g",
                   lh_link_quantity_name(r->quantity), factor);
         CHECK_INT(plan->best.iteration_ns, says->iteration_ns);
@@ -295,11 +295,11 @@ static void check_kept(const lh_job *job, const lh_plan *own,
     lh_choice kept;
     lh_error err;
     lh_plan *plan = plan_at(job, r, factor);
-    CHECK_OK(lhi_changed_job(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
+    CHECK_OK(lhi_job_override_links(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
                              &there, &err),
              err);
-    CHECK_OK(lhi_plan_kept(own, &there, mem, &kept, &err), err);
-    CHECK_MSG(plan && (lhi_choice_same(&plan->best, &own->best) ||
+    CHECK_OK(lhi_plan_evaluate_on_job(own, &there, mem, &kept, &err), err);
+    CHECK_MSG(plan && (lhi_choices_are_equal(&plan->best, &own->best) ||
                        kept.iteration_ns <= plan->best.iteration_ns),
               "%s x%g", lh_link_quantity_name(r->quantity), factor);
     lh_plan_free(plan);
@@ -310,16 +310,16 @@ static void check_range(const lh_job *job, const lh_plan *own,
                         const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = own->sensitivity;
-    double low = s->least, high = s->most;
-    CHECK(r->n_flips <= 2);
-    for (uint32_t i = 0; i < r->n_flips; i++) {
-        const lh_plan_flip *f = &r->flips[i];
+    double low = s->min_factor, high = s->max_factor;
+    CHECK(r->n_break_evens <= 2);
+    for (uint32_t i = 0; i < r->n_break_evens; i++) {
+        const lh_plan_break_even *f = &r->break_evens[i];
         bool up = f->factor_below >= 1;
-        CHECK(f->factor_below >= s->least && f->factor_above <= s->most);
+        CHECK(f->factor_below >= s->min_factor && f->factor_above <= s->max_factor);
         CHECK(f->factor_below < f->factor_above);
         CHECK(f->factor_above / f->factor_below <= 1 + s->tolerance);
-        CHECK(!lhi_choice_same(&f->below, &f->above));
-        CHECK(lhi_choice_same(up ? &f->below : &f->above, &s->here));
+        CHECK(!lhi_choices_are_equal(&f->below, &f->above));
+        CHECK(lhi_choices_are_equal(up ? &f->below : &f->above, &s->reference));
         check_at(job, r, f->factor_below, &f->below, up, s->margin);
         check_at(job, r, f->factor_above, &f->above, !up, s->margin);
         if (up)
@@ -328,7 +328,7 @@ static void check_range(const lh_job *job, const lh_plan *own,
             low = f->factor_above;
     }
     /* Nothing better before. */
-    for (double x = s->least; x <= s->most; x *= 4)
+    for (double x = s->min_factor; x <= s->max_factor; x *= 4)
         if (x >= low && x <= high)
             check_kept(job, own, r, x);
 }
@@ -339,29 +339,29 @@ static void check_ends(const lh_job *job, const lh_plan *own,
                        const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = own->sensitivity;
-    double ends[2] = {s->least, s->most};
-    for (uint32_t i = 0; i < r->n_flips; i++)
-        if (r->flips[i].factor_below >= 1)
-            ends[1] = r->flips[i].factor_below;
+    double ends[2] = {s->min_factor, s->max_factor};
+    for (uint32_t i = 0; i < r->n_break_evens; i++)
+        if (r->break_evens[i].factor_below >= 1)
+            ends[1] = r->break_evens[i].factor_below;
         else
-            ends[0] = r->flips[i].factor_above;
+            ends[0] = r->break_evens[i].factor_above;
     for (int i = 0; i < 2; i++) {
         const double x = i ? ends[i] : sqrt(ends[i]);
         const lh_link_change changes[] = {
             {r->from, r->to, r->quantity, true, x},
             {r->to, r->from, r->quantity, true, x}};
         const uint32_t n = r->from == LH_ALL_LINKS ? 1 : 2;
-        const lh_plan_question question = {"x", n, changes};
+        const lh_plan_whatif_question question = {"x", n, changes};
         lh_plan_options o = {.size = sizeof o,
                              .no_optimal = true,
                              .layout_effort = LITTLE_WORK / 3,
                              .n_questions = 1,
                              .questions = &question};
         lh_plan *plan = make(job, &o);
-        if (plan && lhi_choice_same(&plan->best, &own->best)) {
-            const lh_plan_answer *a = &plan->answers[0];
+        if (plan && lhi_choices_are_equal(&plan->best, &own->best)) {
+            const lh_plan_whatif_answer *a = &plan->answers[0];
             CHECK_MSG(
-                lhi_choice_same(&a->best, &own->best) ||
+                lhi_choices_are_equal(&a->best, &own->best) ||
                     (double)a->kept.iteration_ns <=
                         (1.001 + s->margin) * (double)a->best.iteration_ns,
                 "%s x%g: %.3f over %.3f s", lh_link_quantity_name(r->quantity),
@@ -387,16 +387,16 @@ static void flips_are_where_they_are_said(bool quick)
     if (plan && plan->sensitivity) {
         const lh_plan_sensitivity *s = plan->sensitivity;
         CHECK_INT(s->n_ranges, 8);
-        CHECK(lhi_choice_same(&s->here, &plan->best));
-        CHECK_INT(s->here.iteration_ns, plan->best.iteration_ns);
-        CHECK_NEAR(s->least * s->most, 1, 0);
+        CHECK(lhi_choices_are_equal(&s->reference, &plan->best));
+        CHECK_INT(s->reference.iteration_ns, plan->best.iteration_ns);
+        CHECK_NEAR(s->min_factor * s->max_factor, 1, 0);
         CHECK_NEAR(s->margin, quick ? 0 : 0.01, 0);
-        CHECK_NEAR(s->most, quick ? 16 : 4, 0);
+        CHECK_NEAR(s->max_factor, quick ? 16 : 4, 0);
         for (uint32_t i = 0; i < s->n_ranges; i++) {
             check_range(job, plan, &s->ranges[i]);
             if (!quick && i < 1) /* all links: the others cost minutes */
                 check_ends(job, plan, &s->ranges[i]);
-            n_flips += s->ranges[i].n_flips;
+            n_flips += s->ranges[i].n_break_evens;
         }
     }
     CHECK_MSG(n_flips > 0, "no flip: the test shows nothing");
@@ -421,7 +421,7 @@ static void flips_of_plans(void)
 static void plans_with_links_round_trip(void)
 {
     static const lh_link_change changes[] = {ALL(LH_LINK_LATENCY, true, 4)};
-    static const lh_plan_question question = {"latency=x4", 1, changes};
+    static const lh_plan_whatif_question question = {"latency=x4", 1, changes};
     lh_plan_options o = {.size = sizeof o,
                          .quick = true,
                          .sensitivity = true,

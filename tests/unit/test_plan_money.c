@@ -58,8 +58,8 @@ static void stages_cross(void)
         CHECK_NEAR(c->usd_per_hour, 8 * 3.6 + 4 * 7.2, 1e-9);
         /* Six microbatches of 2 x 1000 x 1024 numbers of 2 bytes, forward and
          * back; west to east has a price. */
-        CHECK_NEAR(c->between_gb, 2 * 6 * 2 * 1000 * 1024 * 2 / 1e9, 1e-12);
-        CHECK_NEAR(c->between_usd, 4 * c->between_gb / 2, 1e-12);
+        CHECK_NEAR(c->inter_datacenter_gb, 2 * 6 * 2 * 1000 * 1024 * 2 / 1e9, 1e-12);
+        CHECK_NEAR(c->between_usd, 4 * c->inter_datacenter_gb / 2, 1e-12);
         CHECK_NEAR(c->gpus_usd, c->usd_per_hour * s / 3600, 1e-12);
         CHECK_NEAR(c->usd, c->gpus_usd + c->between_usd, 1e-12);
         CHECK_NEAR(c->usd_per_1e9_tokens, c->usd / 12000 * 1e9, 1e-6);
@@ -86,7 +86,7 @@ static void nodes_are_whole(void)
         /* Three in each site: one node of four, two of two. */
         CHECK_INT(c->gpus, 8);
         CHECK_NEAR(c->usd_per_hour, 4 * 3.6 + 4 * 7.2, 1e-9);
-        CHECK(c->between_gb > 0);
+        CHECK(c->inter_datacenter_gb > 0);
         CHECK_NEAR(c->between_usd, 0, 0);
     } else {
         CHECK_MSG(false, "no cost");
@@ -111,9 +111,9 @@ static void replicas_cross(void)
         double params = (double)lh_model_params(job->model);
         double gradient = 4; /* summed in 32 bits */
         /* In either direction half of each goes over the link. */
-        CHECK_NEAR(c->between_gb, params * (2 + gradient) / 1e9,
-                   1e-3 * c->between_gb);
-        CHECK_NEAR(c->between_usd, c->between_gb, 1e-12);
+        CHECK_NEAR(c->inter_datacenter_gb, params * (2 + gradient) / 1e9,
+                   1e-3 * c->inter_datacenter_gb);
+        CHECK_NEAR(c->between_usd, c->inter_datacenter_gb, 1e-12);
     } else {
         CHECK_MSG(false, "no cost");
     }
@@ -135,7 +135,7 @@ static void prices_are_replaced(void)
     if (plan && plan->best.cost) {
         CHECK_NEAR(plan->best.cost->usd_per_hour, 36, 1e-9);
         CHECK_NEAR(plan->best.cost->between_usd,
-                   plan->best.cost->between_gb / 2, 1e-12);
+                   plan->best.cost->inter_datacenter_gb / 2, 1e-12);
         CHECK_NEAR(plan->job->datacenters[1].usd_per_gpu_hour, 3, 0);
         CHECK_NEAR(plan->job->wans[1].usd_per_gb, 0.5, 0);
     } else {
@@ -171,27 +171,27 @@ static void elastic_plans_cost(void)
     lhi_arena *mem = lhi_arena_make(0);
     double gb[3] = {0};
     for (uint32_t zero = 1; zero <= 3; zero += 2) {
-        lhi_elastic_freedom freedom = {.shardings =
+        lhi_elastic_options freedom = {.shardings =
                                            zero == 1 ? 1u << LH_ELASTIC_ZERO1
                                                      : 1u << LH_ELASTIC_ZERO3,
                                        .depth_first = true,
                                        .chunks = 2};
         lhi_elastic_result r = {0};
-        lhi_price price = {0};
+        lhi_layout_price price = {0};
         lh_error err = {0};
-        CHECK_OK(lhi_elastic_layout(job, &config, &freedom, mem, &r, &err),
+        CHECK_OK(lhi_elastic_search_layout(job, &config, &freedom, mem, &r, &err),
                  err);
         r.config.zero_given = true;
         r.config.zero = 1;
         r.config.elastic = r.details;
-        CHECK_OK(lhi_money_price(job, &r.config, &price, &err), err);
+        CHECK_OK(lhi_pricing_compute(job, &r.config, &price, &err), err);
         gb[zero - 1] = price.between_gb;
         lh_pipeline_free(r.built.pipeline);
         lh_schedule_free(r.schedule);
     }
-    lhi_price plain = {0};
+    lhi_layout_price plain = {0};
     lh_error err = {0};
-    CHECK_OK(lhi_money_price(job, &config, &plain, &err), err);
+    CHECK_OK(lhi_pricing_compute(job, &config, &plain, &err), err);
     CHECK_NEAR(gb[0], plain.between_gb, 0.01 * plain.between_gb);
     CHECK_MSG(gb[2] > 2 * gb[0], "%g GB with ZeRO-3, %g with ZeRO-1", gb[2],
               gb[0]);

@@ -89,9 +89,9 @@ static void check_advice(const lh_plan *p)
             for (uint32_t n = 0; n < q->n_options; n++)
                 advised += q->options[n].advised;
             CHECK_INT(advised, 1);
-            CHECK(q->gain >= 0 && q->differs >= 0);
-            CHECK(!q->matters || q->gain >= 0.01);
-            CHECK(q->sure && strlen(q->sure) > 10);
+            CHECK(q->gain >= 0 && q->spread >= 0);
+            CHECK(!q->change_advised || q->gain >= 0.01);
+            CHECK(q->confidence && strlen(q->confidence) > 10);
         }
 }
 
@@ -118,7 +118,7 @@ static void traffic(void)
     CHECK_INT(a->message_bytes, 41943040);
     CHECK_INT(a->message_flows, 1);
     CHECK_INT(a->data_bytes, 0);
-    CHECK(!a->paths_given);
+    CHECK(!a->paths_from_job);
     CHECK_INT(a->paths, ceil(1 / lh_cost_defaults()->wan_efficiency));
     CHECK_INT(a->planned.iteration_ns, p->best.iteration_ns);
     check_text(p);
@@ -139,14 +139,14 @@ static void spraying(void)
     const lh_advice_question *q = find(p, LH_ADVICE_BALANCING);
     const lh_advice_option *spray = with_pairs(q, LH_BALANCING_SPRAY, 1);
     const lh_advice_option *ecmp = with_pairs(q, LH_BALANCING_ECMP, 1);
-    CHECK(p->network[0].paths == 4 && p->network[0].paths_given);
+    CHECK(p->network[0].paths == 4 && p->network[0].paths_from_job);
     CHECK_NEAR(gbps(spray), 8.388608, 1e-6);
     CHECK_NEAR(gbps_at(ecmp, 12.5e9, 1e6), 100, 1e-6);
     /* What holds is as fast as the fastest, and stays. */
-    CHECK(!q->matters && q->gain < 0.02 && q->differs > 0.3 && spray && ecmp &&
+    CHECK(!q->change_advised && q->gain < 0.02 && q->spread > 0.3 && spray && ecmp &&
           ecmp->advised && spray->iteration_ns > ecmp->iteration_ns);
     CHECK_HAS(q->why, "spray, 1 queue pair 8.389");
-    CHECK_HAS(q->sure, "far more here: trust the direction, not the number");
+    CHECK_HAS(q->confidence, "far more here: trust the direction, not the number");
     /* With enough queue pairs it has the line, less congestion control. */
     CHECK(gbps(with_pairs(q, LH_BALANCING_SPRAY, 64)) > 300);
     lh_plan_free(p);
@@ -177,7 +177,7 @@ static void repeating(void)
     o = &q->options[1];
     CHECK(o->setting.recovery == LH_RECOVERY_SELECTIVE_REPEAT && o->advised);
     CHECK_NEAR(gbps(o), 99.98, 1e-6);
-    CHECK(q->matters && q->options[0].iteration_ns > o->iteration_ns);
+    CHECK(q->change_advised && q->options[0].iteration_ns > o->iteration_ns);
     CHECK(p->network[0].advised.setting.recovery ==
           LH_RECOVERY_SELECTIVE_REPEAT);
     /* A code mends go-back-N: 2 on 32 leave 1e-8 of the packets to repeat. */
@@ -209,9 +209,9 @@ static void nothing_to_gain(void)
     for (uint32_t k = 0; k < LH_N_ADVICE_TOPICS; k++) {
         const lh_advice_question *q = find(p, (lh_advice_topic)k);
         bool code = q->topic == LH_ADVICE_FEC;
-        CHECK_MSG(code || !q->matters, "%s matters: %s",
+        CHECK_MSG(code || !q->change_advised, "%s matters: %s",
                   lh_advice_topic_name(q->topic), q->why);
-        if (!q->matters) {
+        if (!q->change_advised) {
             CHECK_HAS(q->why, " to gain");
             CHECK_HAS(q->why, "400 Gb/s");
         }
@@ -241,7 +241,7 @@ static void simpler_is_as_good(void)
     CHECK(most > 2 * gbps(&a->advised));
     CHECK_INT(a->advised.setting.balancing, LH_BALANCING_ECMP);
     CHECK_INT(a->advised.setting.queue_pairs, 1);
-    CHECK(!q->matters);
+    CHECK(!q->change_advised);
     lh_plan_free(p);
     lh_job_free(job);
 }
@@ -261,7 +261,7 @@ static void control(void)
         CHECK(shared || q->gain > 0.01);
         CHECK_INT(p->network[0].advised.setting.congestion,
                   shared ? LH_CONGESTION_ON : LH_CONGESTION_OFF);
-        CHECK_INT(q->matters, !shared);
+        CHECK_INT(q->change_advised, !shared);
         CHECK_HAS(q->why, shared ? "others share the link"
                                  : "off as long as nothing else shares");
         lh_plan_free(p);
@@ -366,7 +366,7 @@ static void any_ends(void)
         if (p) {
             check_text(p);
             for (int k = 0; k < LH_N_ADVICE_TOPICS; k++)
-                mattered += find(p, (lh_advice_topic)k)->matters;
+                mattered += find(p, (lh_advice_topic)k)->change_advised;
         }
         lh_plan_free(p);
         lh_job_free(job);
@@ -400,7 +400,7 @@ static void sureness(void)
         lh_job *job = NULL;
         lh_plan *p = make(100, cases[i].link, &job);
         const lh_advice_question *q = find(p, cases[i].topic);
-        CHECK_HAS(q->sure, cases[i].says);
+        CHECK_HAS(q->confidence, cases[i].says);
         CHECK_INT(q->published != NULL, cases[i].published);
         check_text(p);
         lh_plan_free(p);
@@ -465,7 +465,7 @@ static void extremes(void)
         CHECK(q->options[0].setting.recovery == LH_RECOVERY_GO_BACK_N);
         CHECK_INT(q->options[0].iteration_ns, -1);
         CHECK(q->options[1].advised && q->options[1].iteration_ns > 0);
-        CHECK(q->matters && p->network_ns > 0);
+        CHECK(q->change_advised && p->network_ns > 0);
         check_text(p);
     }
     lh_plan_free(p);

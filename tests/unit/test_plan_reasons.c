@@ -45,10 +45,10 @@ static lh_plan *make(const char *training, const char *link, const char *layout)
 
 static void check_sum(const lh_plan *p)
 {
-    const lh_plan_account *a = p->account;
-    const int64_t parts[] = {a->compute_ns, a->inside_ns,    a->imbalance_ns,
+    const lh_plan_breakdown *a = p->breakdown;
+    const int64_t parts[] = {a->compute_ns, a->intra_layer_ns,    a->imbalance_ns,
                              a->bubble_ns,  a->messages_ns,  a->data_ns,
-                             a->offload_ns, a->memory_ns,    a->optimizer_ns,
+                             a->offload_ns, a->memory_stall_ns,    a->optimizer_ns,
                              a->overhead_ns};
     int64_t sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -63,9 +63,9 @@ static void check_text(const lh_plan *p)
     char *text = NULL;
     lh_plan *again = plan_again(p, &text);
     if (again) {
-        CHECK(again->account &&
-              again->account->compute_ns == p->account->compute_ns);
-        CHECK_INT(again->n_runners, p->n_runners);
+        CHECK(again->breakdown &&
+              again->breakdown->compute_ns == p->breakdown->compute_ns);
+        CHECK_INT(again->n_dimension_alternatives, p->n_dimension_alternatives);
     }
     lh_plan_free(again);
     /* Parts that do not add up are refused. */
@@ -83,14 +83,14 @@ static void parts_of_gpipe(void)
     lh_plan *p = make(", recompute: none, zero: 0", "latency_ms: 1, gbps: 800",
                       "tensor: 1, pipeline: 2, data: 1, micro_batch: 1, "
                       "chunks_per_device: 1, schedule: gpipe");
-    const lh_plan_account *a = p->account;
+    const lh_plan_breakdown *a = p->breakdown;
     const lh_chunk *x = lh_pipeline_chunk(p->pipeline, 0);
     const lh_chunk *y = lh_pipeline_chunk(p->pipeline, 1);
     const lh_link *link = lh_pipeline_link(p->pipeline, 0);
     int64_t n = 16, first = x->f_ns + x->d_ns + x->w_ns,
             last = y->f_ns + y->d_ns + y->w_ns;
     check_sum(p);
-    CHECK_INT(a->inside_ns, 0);
+    CHECK_INT(a->intra_layer_ns, 0);
     CHECK_INT(a->data_ns, 0);
     CHECK_INT(a->compute_ns, n * (first + last) / 2);
     CHECK_INT(a->compute_ns + a->imbalance_ns,
@@ -100,7 +100,7 @@ static void parts_of_gpipe(void)
     CHECK(last > first);
     CHECK_INT(a->bubble_ns, first);
     CHECK_INT(a->messages_ns, 2 * (link->latency_ns + link->transfer_ns));
-    CHECK_INT(a->memory_ns, 0);
+    CHECK_INT(a->memory_stall_ns, 0);
     check_text(p);
     lh_plan_free(p);
 }
@@ -114,7 +114,7 @@ static void parts_of_offloading(void)
                       "latency_ms: 1, gbps: 800",
                       "framework: longhaul, tensor: 1, pipeline: 1, data: 1, "
                       "micro_batch: 1, chunks_per_device: 1, schedule: gpipe");
-    const lh_plan_account *a = p->account;
+    const lh_plan_breakdown *a = p->breakdown;
     const lh_chunk *x = lh_pipeline_chunk(p->pipeline, 0);
     int64_t n = 16, b = x->d_ns + x->w_ns;
     check_sum(p);
@@ -124,7 +124,7 @@ static void parts_of_offloading(void)
               x->f_ns + 2 * n * x->offload_ns + b - n * (x->f_ns + b));
     CHECK_INT(a->bubble_ns, 0);
     lh_plan *again = plan_again(p, NULL);
-    CHECK(again && again->account->offload_ns == a->offload_ns);
+    CHECK(again && again->breakdown->offload_ns == a->offload_ns);
     lh_plan_free(again);
     check_text(p);
     lh_plan_free(p);
@@ -142,11 +142,11 @@ static void causes(void)
     check_sum(near);
     check_sum(far);
     check_sum(out);
-    CHECK(near->account->inside_ns > 0);
-    CHECK_INT(near->account->compute_ns, far->account->compute_ns);
-    CHECK(far->account->messages_ns > near->account->messages_ns + 100000000);
-    CHECK_INT(far->account->data_ns, near->account->data_ns);
-    CHECK(out->account->data_ns > out->best.iteration_ns / 2);
+    CHECK(near->breakdown->intra_layer_ns > 0);
+    CHECK_INT(near->breakdown->compute_ns, far->breakdown->compute_ns);
+    CHECK(far->breakdown->messages_ns > near->breakdown->messages_ns + 100000000);
+    CHECK_INT(far->breakdown->data_ns, near->breakdown->data_ns);
+    CHECK(out->breakdown->data_ns > out->best.iteration_ns / 2);
     check_text(far);
     lh_plan_free(near);
     lh_plan_free(far);
@@ -164,7 +164,7 @@ static void elastic_sends_as_much(void)
     lh_plan *plain =
         make(", recompute: none, zero: 1", "latency_ms: 1, gbps: 400", text);
     snprintf(text, sizeof text, layout, "elastic");
-    CHECK(!plain->best.elastic && plain->account->inside_ns > 0);
+    CHECK(!plain->best.elastic && plain->breakdown->intra_layer_ns > 0);
     for (int zero = 2; zero <= 3; zero++) {
         char training[60];
         snprintf(training, sizeof training, ", recompute: none, zero: %d",
@@ -172,8 +172,8 @@ static void elastic_sends_as_much(void)
         lh_plan *own = make(training, "latency_ms: 1, gbps: 400", text);
         CHECK(own->best.elastic != NULL);
         check_sum(own);
-        CHECK_INT(own->account->inside_ns, plain->account->inside_ns);
-        CHECK_INT(own->account->compute_ns, plain->account->compute_ns);
+        CHECK_INT(own->breakdown->intra_layer_ns, plain->breakdown->intra_layer_ns);
+        CHECK_INT(own->breakdown->compute_ns, plain->breakdown->compute_ns);
         lh_plan_free(own);
     }
     lh_plan_free(plain);
@@ -187,7 +187,7 @@ static void waits_for_shares_are_data_parallelism(void)
                          "outermost: data, sharding: full, schedule: 1f1b";
     const char *links = "latency_ms: 20, gbps: 100";
     lh_plan *plain = make(", recompute: none, zero: 1", links, layout);
-    int64_t before_ns = plain->account->data_ns;
+    int64_t before_ns = plain->breakdown->data_ns;
     for (int zero = 2; zero <= 3; zero++) {
         char training[60];
         snprintf(training, sizeof training, ", recompute: none, zero: %d",
@@ -195,23 +195,23 @@ static void waits_for_shares_are_data_parallelism(void)
         lh_plan *own = make(training, links, layout);
         check_sum(own);
         /* Up to what is rounded up in each pass. */
-        CHECK_NEAR((double)own->account->inside_ns,
-                   (double)plain->account->inside_ns, 1000);
-        CHECK_NEAR((double)own->account->compute_ns,
-                   (double)plain->account->compute_ns, 1000);
+        CHECK_NEAR((double)own->breakdown->intra_layer_ns,
+                   (double)plain->breakdown->intra_layer_ns, 1000);
+        CHECK_NEAR((double)own->breakdown->compute_ns,
+                   (double)plain->breakdown->compute_ns, 1000);
         /* 6 layers of a rank, in each of 8 microbatches. */
-        CHECK(own->account->data_ns > before_ns + 6 * 8 * INT64_C(20000000));
-        before_ns = own->account->data_ns;
+        CHECK(own->breakdown->data_ns > before_ns + 6 * 8 * INT64_C(20000000));
+        before_ns = own->breakdown->data_ns;
         lh_plan_free(own);
     }
     lh_plan_free(plain);
 }
 
-static const lh_plan_runner *find(const lh_plan *p, const char *dimension)
+static const lh_plan_dimension_alternative *find(const lh_plan *p, const char *dimension)
 {
-    for (uint32_t i = 0; i < p->n_runners; i++)
-        if (strcmp(p->runners[i].dimension, dimension) == 0)
-            return &p->runners[i];
+    for (uint32_t i = 0; i < p->n_dimension_alternatives; i++)
+        if (strcmp(p->dimension_alternatives[i].dimension, dimension) == 0)
+            return &p->dimension_alternatives[i];
     return NULL;
 }
 
@@ -235,7 +235,7 @@ static int64_t best_other(const char *key, const uint32_t *values, uint32_t own)
 static void check_runner(const lh_plan *p, const char *key,
                          const uint32_t *values, uint32_t own)
 {
-    const lh_plan_runner *r = find(p, key);
+    const lh_plan_dimension_alternative *r = find(p, key);
     CHECK_MSG(r != NULL, "no other %s", key);
     if (!r)
         return;
@@ -248,7 +248,7 @@ static void check_runner(const lh_plan *p, const char *key,
               "another %s takes %" PRId64 " ns, not %" PRId64, key,
               r->choice.iteration_ns, other);
     CHECK(r->choice.iteration_ns >= p->best.iteration_ns);
-    CHECK_MSG(r->least_ns >= 0 && r->least_ns <= other,
+    CHECK_MSG(r->bound_ns >= 0 && r->bound_ns <= other,
               "another %s: %s, but one takes %" PRId64 " ns", key,
               r->choice.why, other);
 }
@@ -264,7 +264,7 @@ static void runners(void)
     check_runner(p, "micro_batch", batches, l->micro_batch);
     check_runner(p, "chunks_per_device", chunks, l->chunks_per_device);
     CHECK(!find(p, "expert"));
-    const lh_plan_runner *r = find(p, "schedule");
+    const lh_plan_dimension_alternative *r = find(p, "schedule");
     CHECK(r && strcmp(r->choice.layout.schedule, l->schedule) != 0);
     r = find(p, "recompute");
     CHECK(r && r->choice.recompute != p->best.recompute);

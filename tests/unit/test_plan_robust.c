@@ -14,7 +14,7 @@ static lh_job *job_of(const char *layout)
     return job_with(JOB_A100S, "layout: {tensor: 2%s}\n", layout);
 }
 
-static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_by by,
+static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_statistic by,
                      uint32_t top)
 {
     lh_plan *plan = NULL;
@@ -24,7 +24,7 @@ static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_by by,
                          .layout_effort = LITTLE_WORK,
                          .top = top,
                          .jitter = jitter,
-                         .by = by};
+                         .statistic = by};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     return plan;
 }
@@ -32,7 +32,7 @@ static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_by by,
 static const lh_jitter rough = {.size = sizeof rough,
                                 .latency = 1,
                                 .transfer = 0.3,
-                                .degraded_rate = 0.1,
+                                .degraded_probability = 0.1,
                                 .degraded_factor = 8,
                                 .samples = 40,
                                 .seed = 3};
@@ -41,7 +41,7 @@ static void check_text(const lh_plan *p)
 {
     lh_plan *again = plan_again(p, NULL);
     if (again) {
-        CHECK(again->robust && again->robust->by == p->robust->by);
+        CHECK(again->robust && again->robust->statistic == p->robust->statistic);
         CHECK(again->robust && again->robust->jitter.latency == 1 &&
               again->robust->jitter.seed == 3);
         CHECK(again->best.jitter &&
@@ -60,7 +60,7 @@ static void check_numbers(const lh_job *job, const lh_plan *p)
     int64_t after = p->best.optimizer_ns + p->best.overhead_ns;
     CHECK_OK(lh_jitter_run(p->pipeline, p->schedule, NULL, &j, &r, &err), err);
     CHECK_INT(p->best.jitter->p95_ns, r.p95_ns + after);
-    CHECK_INT(p->best.jitter->most_ns, r.most_ns + after);
+    CHECK_INT(p->best.jitter->max_ns, r.max_ns + after);
     CHECK_NEAR(p->best.jitter->mean_ns, r.mean_ns + (double)after, 1);
 }
 
@@ -115,7 +115,7 @@ static void choice_differs(void)
     lh_plan *p = make(job, &rough, LH_PLAN_BY_P95, 0);
     lh_plan *mean = make(job, &rough, LH_PLAN_BY_MEAN, 0);
     CHECK(!nominal->robust && !nominal->best.jitter);
-    CHECK(p->robust && p->robust->n_untried == 0 && p->robust->complete);
+    CHECK(p->robust && p->robust->n_unevaluated == 0 && p->robust->complete);
     CHECK(p->best.iteration_ns > nominal->best.iteration_ns);
     CHECK_HAS(p->best.why, "the least 95th percentile under jitter");
     CHECK(mean->best.jitter->mean_ns <= p->best.jitter->mean_ns);
@@ -145,14 +145,14 @@ static void rare_is_forgiven(void)
     lh_jitter rare = {.size = sizeof rare,
                       .latency = 4,
                       .transfer = 2,
-                      .degraded_rate = 0.01,
+                      .degraded_probability = 0.01,
                       .degraded_factor = 100,
                       .samples = 100,
                       .seed = 1};
     lh_plan *nominal = make(job, NULL, 0, 1000);
     lh_plan *p = make(job, &rare, LH_PLAN_BY_P95, 1);
     CHECK(p->best.iteration_ns > nominal->best.iteration_ns);
-    CHECK(p->best.jitter->most_ns > 2 * p->best.jitter->p95_ns);
+    CHECK(p->best.jitter->max_ns > 2 * p->best.jitter->p95_ns);
     check_others(job, nominal, p, &rare);
     lh_plan_free(nominal);
     lh_plan_free(p);
@@ -183,8 +183,8 @@ static void nothing_varies(void)
     lh_plan *nominal = make(job, NULL, 0, 0);
     lh_plan *p = make(job, &none, LH_PLAN_BY_P95, 0);
     CHECK_INT(p->best.iteration_ns, nominal->best.iteration_ns);
-    CHECK_INT(p->best.jitter->least_ns, p->best.iteration_ns);
-    CHECK_INT(p->best.jitter->most_ns, p->best.iteration_ns);
+    CHECK_INT(p->best.jitter->min_ns, p->best.iteration_ns);
+    CHECK_INT(p->best.jitter->max_ns, p->best.iteration_ns);
     CHECK_HAS(p->best.why, "the fastest without jitter and by the 95th");
     lh_plan_free(nominal);
     lh_plan_free(p);
@@ -194,7 +194,7 @@ static void nothing_varies(void)
 static void what_is_drawn(void)
 {
     lh_job *job = job_of("");
-    lh_jitter given = {.size = sizeof given, .straggler_rate = 0.001};
+    lh_jitter given = {.size = sizeof given, .straggler_probability = 0.001};
     lh_choice c = {.layout = {.tensor = 2,
                               .context = 1,
                               .expert = 1,
@@ -204,14 +204,14 @@ static void what_is_drawn(void)
     lh_jitter j;
     lh_error err = {0};
     CHECK_OK(lh_plan_jitter(job, &c, &given, &j, &err), err);
-    CHECK_NEAR(j.straggler_rate, 1 - pow(0.999, 8), 1e-15);
-    CHECK(!j.one_data_link);
+    CHECK_NEAR(j.straggler_probability, 1 - pow(0.999, 8), 1e-15);
+    CHECK(!j.shared_data_link);
     c.layout.outermost = LH_OUTERMOST_DATA;
     CHECK_OK(lh_plan_jitter(job, &c, &given, &j, &err), err);
-    CHECK(j.one_data_link);
-    given.straggler_rate = 1;
+    CHECK(j.shared_data_link);
+    given.straggler_probability = 1;
     CHECK_OK(lh_plan_jitter(job, &c, &given, &j, &err), err);
-    CHECK(j.straggler_rate == 1);
+    CHECK(j.straggler_probability == 1);
     lh_job_free(job);
 }
 

@@ -104,7 +104,7 @@ static void cheapest(void)
 {
     same_with(dense(), &(lh_plan_options){.quick = true,
                                           .layout_effort = 100000,
-                                          .goal = LH_PLAN_CHEAPEST,
+                                          .objective = LH_PLAN_CHEAPEST,
                                           .usd_per_gpu_hour = 2,
                                           .usd_per_gb = 0.1});
 }
@@ -113,7 +113,7 @@ static void front(void)
 {
     same_with(dense(), &(lh_plan_options){.quick = true,
                                           .layout_effort = 100000,
-                                          .front = true,
+                                          .pareto_front = true,
                                           .usd_per_gpu_hour = 2});
 }
 
@@ -138,7 +138,7 @@ static void with_other_links(void)
 {
     const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS, LH_LINK_LATENCY,
                                    true, 20};
-    const lh_plan_question question = {"latency=x20", 1, &slower};
+    const lh_plan_whatif_question question = {"latency=x20", 1, &slower};
     same_with(dense(), &(lh_plan_options){.quick = true,
                                           .layout_effort = 100000,
                                           .n_questions = 1,
@@ -184,7 +184,7 @@ static void progress_is_told_on_the_callers_thread(void)
                            &(lh_plan_options){.layout_effort = 100000,
                                               .effort = 1000,
                                               .progress = progress,
-                                              .watch = watch,
+                                              .layout_progress = watch,
                                               .context = &c},
                            4);
     CHECK(c.calls > 10);
@@ -228,7 +228,7 @@ static void no_memory_for_a_front(void)
                                       .threads = 3,
                                       .quick = true,
                                       .layout_effort = 100000,
-                                      .front = true,
+                                      .pareto_front = true,
                                       .usd_per_gpu_hour = 2});
 }
 

@@ -71,7 +71,7 @@ static void never_slower(void)
     for (int i = 0; i < 3; i++) {
         lh_job *job = job_on(600, more[i]);
         lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
-        lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+        lh_plan *moved = plan_of(job, LH_PARTITION_HILL_CLIMBING, 0);
         lh_plan *drawn = plan_of(job, LH_PARTITION_MONTE_CARLO, 2);
         if (even && moved && drawn) {
             CHECK(!even->best.chunk_layers);
@@ -98,7 +98,7 @@ static void head_gets_less(void)
 {
     lh_job *job = job_on(600, ", schedule: 1f1b, chunks_per_device: 1");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
-    lh_plan *climbed = plan_of(job, LH_PARTITION_CLIMB, 0);
+    lh_plan *climbed = plan_of(job, LH_PARTITION_HILL_CLIMBING, 0);
     lh_plan *exact = plan_of(job, LH_PARTITION_EXACT, 0);
     if (even && climbed && exact) {
         uint32_t first, count;
@@ -132,7 +132,7 @@ static int64_t moved_from(const lh_job *job, const lh_plan *even,
                       b->microbatches * 3 * partitions;
     int64_t ns = b->iteration_ns;
     lh_error err = {0};
-    CHECK_OK(lhi_uneven_search(job, &o, NULL, "greedy", false, climbed, NULL,
+    CHECK_OK(lhi_layer_partition_search(job, &o, NULL, "greedy", false, climbed, NULL,
                                &passes, mem, &config, &ns, &err),
              err);
     if (best)
@@ -196,8 +196,8 @@ static void work_is_made_even_where_several_have_the_most(void)
     lhi_arena *mem = lhi_arena_make(0);
     lh_error err = {0};
     if (even) {
-        lhi_config config = lhi_config_of(&even->best);
-        CHECK_OK(lhi_uneven_even_work(job, &o, mem, &config, &err), err);
+        lhi_config config = lhi_config_from_choice(&even->best);
+        CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err), err);
         const uint32_t *layers = config.layers;
         uint32_t sum = 0, slow = 0;
         for (uint32_t c = 0; layers && c < 8; c++) {
@@ -206,7 +206,7 @@ static void work_is_made_even_where_several_have_the_most(void)
         }
         CHECK_INT(sum, 32);
         CHECK_MSG(slow <= 12, "%u of 32 layers are on the slow site", slow);
-        CHECK_OK(lhi_uneven_even_work(job, &o, mem, &config, &err), err);
+        CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err), err);
         CHECK(config.layers == layers); /* nothing is left to be moved */
     }
     lhi_arena_free(mem);
@@ -220,7 +220,7 @@ static void slow_site_gets_less(void)
     lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
                               "sites: [{pipeline: [west, east]}]");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
-    lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+    lh_plan *moved = plan_of(job, LH_PARTITION_HILL_CLIMBING, 0);
     if (even && moved) {
         uint32_t layers[4], first;
         for (uint32_t c = 0; c < 4; c++)
@@ -248,7 +248,7 @@ static void other_starts(void)
                  "         chunks_per_device: 2, outermost: pipeline,\n"
                  "         schedule: interleaved-1f1b}\n");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
-    lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+    lh_plan *moved = plan_of(job, LH_PARTITION_HILL_CLIMBING, 0);
     if (even && moved) {
         CHECK_INT(even->best.recompute, LH_RECOMPUTE_FULL);
         CHECK_INT(moved->best.recompute, LH_RECOMPUTE_SELECTIVE);
@@ -272,7 +272,7 @@ static void layers_are_moved_under_a_slow_method(void)
                  "layout: {tensor: 2, context: 4, pipeline: 4, data: 8, "
                  "micro_batch: 2, chunks_per_device: 3,\n"
                  "         outermost: data, sharding: full}\n");
-    lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+    lh_plan *moved = plan_of(job, LH_PARTITION_HILL_CLIMBING, 0);
     if (moved) {
         CHECK_STR(moved->best.layout.schedule, "look-ahead");
         CHECK_MSG(lh_plan_gap(moved) < 0.05, "%.1f %% more than the bound",
@@ -312,7 +312,7 @@ static void small_jobs_are_exact(void)
         small_job(5, 3072, 12, 7.22, 50, 55),
     };
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
-        lh_plan *usual = plan_of(jobs[i], LH_PARTITION_CLIMB, 0);
+        lh_plan *usual = plan_of(jobs[i], LH_PARTITION_HILL_CLIMBING, 0);
         lh_plan *exact = plan_of(jobs[i], LH_PARTITION_EXACT, 0);
         if (usual && exact) {
             CHECK_INT(usual->best.iteration_ns, exact->best.iteration_ns);
@@ -331,7 +331,7 @@ static void in_the_file(void)
 {
     lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
                               "sites: [{pipeline: [west, east]}]");
-    lh_plan *plan = plan_of(job, LH_PARTITION_CLIMB, 0);
+    lh_plan *plan = plan_of(job, LH_PARTITION_HILL_CLIMBING, 0);
     char *text = NULL;
     lh_plan_free(plan_again(plan, &text));
     char *list = strstr(text, "\"chunk_layers\": [");

@@ -45,9 +45,9 @@ static lh_diagnosis *diagnosed(const char *text, size_t len)
 /* How many of a kind of damage the diagnosis tells. */
 static uint64_t told(const lh_diagnosis *d, const char *kind)
 {
-    for (uint32_t i = 0; i < d->n_remarks; i++)
-        if (strcmp(d->remarks[i].kind, kind) == 0)
-            return d->remarks[i].n;
+    for (uint32_t i = 0; i < d->n_defects; i++)
+        if (strcmp(d->defects[i].kind, kind) == 0)
+            return d->defects[i].n;
     return 0;
 }
 
@@ -59,7 +59,7 @@ static void check_small(lh_diagnosis *d, const small_job *j, uint32_t steps,
     CHECK_INT(d->n_steps, steps);
     for (uint32_t i = 0; i < d->n_steps; i++)
         CHECK_INT(d->steps[i].t_ns, small_t_ns(j));
-    CHECK_INT(d->n_remarks, kind ? 1 : 0);
+    CHECK_INT(d->n_defects, kind ? 1 : 0);
     if (kind)
         CHECK_INT(told(d, kind), n);
     lh_diagnosis_free(d);
@@ -134,7 +134,7 @@ static void without_messages_passes_follow_each_other(void)
 {
     edit_lines(&usual, without_messages, NULL);
     lh_diagnosis *d = diagnosed(other, other_len);
-    CHECK_INT(d->n_remarks, 0);
+    CHECK_INT(d->n_defects, 0);
     CHECK_INT(d->steps[0].t_ns, small_t_ns(&usual) - 4000000);
     lh_diagnosis_free(d);
 }
@@ -190,7 +190,7 @@ static void a_trace_takes_as_long_as_its_iteration(void)
             CHECK_OK(lh_trace_make(p, t, "t", &trace, &err), err);
             CHECK_OK(lh_trace_format(trace, &text, &len, &err), err);
             lh_diagnosis *d = diagnosed(text, len);
-            CHECK_INT(d->n_remarks, 0);
+            CHECK_INT(d->n_defects, 0);
             CHECK_INT(d->steps[0].t_ns, lh_timeline_makespan(t));
             CHECK_INT(d->steps[0].measured_ns, lh_timeline_makespan(t));
             lh_diagnosis_free(d);
@@ -257,14 +257,14 @@ static void a_slow_link_of_a_trace_is_named(void)
         int64_t ns;
         lh_pipeline *p = linked(placements[i], 2, 1, false, 90);
         lh_diagnosis *d = diagnosed_run(p, "greedy", &ns);
-        CHECK_INT(d->n_remarks, 0);
+        CHECK_INT(d->n_defects, 0);
         CHECK_INT(d->steps[0].t_ns, ns);
-        CHECK(d->n_slow_things > 0);
-        for (uint32_t k = 0; k < d->n_slow_things; k++) {
-            CHECK_INT(d->slow_things[k].what, LH_SLOW_LINK);
-            CHECK_INT(d->slow_things[k].stage, 2);
-            CHECK_INT(d->slow_things[k].to, 1);
-            CHECK_NEAR(d->slow_things[k].ratio, 4.5, 1e-9);
+        CHECK(d->n_slow_components > 0);
+        for (uint32_t k = 0; k < d->n_slow_components; k++) {
+            CHECK_INT(d->slow_components[k].kind, LH_SLOW_LINK);
+            CHECK_INT(d->slow_components[k].stage, 2);
+            CHECK_INT(d->slow_components[k].to_stage, 1);
+            CHECK_NEAR(d->slow_components[k].ratio, 4.5, 1e-9);
         }
         lh_diagnosis_free(d);
         lh_pipeline_free(p);
@@ -281,12 +281,12 @@ static void what_helps_takes_what_was_predicted(void)
     lh_diagnosis_free(diagnosed_run(p, "gpipe", &gpipe_ns));
     lh_diagnosis_free(diagnosed_run(mended, "1f1b", &mended_ns));
     lh_diagnosis *d = diagnosed_run(p, "1f1b", &ns);
-    for (uint32_t i = 0; i < d->n_helps; i++) {
-        const lh_help *h = &d->helps[i];
-        if (strstr(h->what, "run the schedule gpipe, with up to 6 ")) {
+    for (uint32_t i = 0; i < d->n_remedies; i++) {
+        const lh_remedy *h = &d->remedies[i];
+        if (strstr(h->action, "run the schedule gpipe, with up to 6 ")) {
             CHECK_INT(h->predicted_ns, gpipe_ns);
             found++;
-        } else if (strstr(h->what, "from stage 1 to stage 2 ")) {
+        } else if (strstr(h->action, "from stage 1 to stage 2 ")) {
             CHECK_INT(h->predicted_ns, mended_ns);
             found++;
         }
@@ -305,22 +305,22 @@ static void a_slow_worker_is_named(void)
         .steps = 4, .stages = 3, .replicas = 3, .microbatches = 4, .slower = 2};
     small_recording(&j);
     lh_diagnosis *d = diagnosed(small_text, small_len);
-    CHECK_INT(d->n_slow_things, 1);
-    if (d->n_slow_things) {
-        const lh_slow_thing *t = &d->slow_things[0];
-        CHECK_INT(t->what, LH_SLOW_WORKER);
+    CHECK_INT(d->n_slow_components, 1);
+    if (d->n_slow_components) {
+        const lh_slow_component *t = &d->slow_components[0];
+        CHECK_INT(t->kind, LH_SLOW_WORKER);
         CHECK_INT(t->stage, 0);
         CHECK_INT(t->replica, 0);
         CHECK_NEAR(t->ratio, 2, 1e-9);
         CHECK_INT(t->n_steps, 4);
-        CHECK_INT(t->from, 10);
-        CHECK(t->to_the_end);
+        CHECK_INT(t->first_step, 10);
+        CHECK(t->is_ongoing);
         /* Without it the job takes what it takes. */
         small_job fast = j;
         fast.slower = 0;
         CHECK_INT((int64_t)(d->t_ns + 0.5) - t->cost_ns, small_t_ns(&fast));
-        CHECK(d->n_helps > 0 && strstr(d->helps[0].what, "replace the worker"));
-        CHECK_INT(d->helps[0].predicted_ns, small_t_ns(&fast));
+        CHECK(d->n_remedies > 0 && strstr(d->remedies[0].action, "replace the worker"));
+        CHECK_INT(d->remedies[0].predicted_ns, small_t_ns(&fast));
     }
     CHECK_INT(d->slow_workers[0], 0);
     lh_diagnosis_free(d);
@@ -341,20 +341,20 @@ static void slow_workers_that_hide_each_other_are_named(void)
     small_job fast = j;
     fast.slower = 0;
     bool named[2] = {false, false}, helps = false;
-    CHECK_INT(d->n_slow_things, 2);
-    for (uint32_t i = 0; i < d->n_slow_things; i++) {
-        const lh_slow_thing *t = &d->slow_things[i];
-        CHECK_INT(t->what, LH_SLOW_WORKER);
+    CHECK_INT(d->n_slow_components, 2);
+    for (uint32_t i = 0; i < d->n_slow_components; i++) {
+        const lh_slow_component *t = &d->slow_components[i];
+        CHECK_INT(t->kind, LH_SLOW_WORKER);
         CHECK_INT(t->stage, t->replica);
         if (t->replica < 2)
             named[t->replica] = true;
         CHECK(t->cost_ns > 0);
     }
     CHECK(named[0] && named[1]);
-    CHECK_INT((int64_t)(d->t_ns + 0.5) - d->together_ns, small_t_ns(&fast));
-    for (uint32_t i = 0; i < d->n_helps; i++)
-        if (strstr(d->helps[i].what, "have all 2 that are slow")) {
-            CHECK_INT(d->helps[i].predicted_ns, small_t_ns(&fast));
+    CHECK_INT((int64_t)(d->t_ns + 0.5) - d->combined_saving_ns, small_t_ns(&fast));
+    for (uint32_t i = 0; i < d->n_remedies; i++)
+        if (strstr(d->remedies[i].action, "have all 2 that are slow")) {
+            CHECK_INT(d->remedies[i].predicted_ns, small_t_ns(&fast));
             helps = true;
         }
     CHECK(helps);
@@ -391,7 +391,7 @@ static void rows_of_unknown_types_are_left_out(void)
 {
     edit_lines(&usual, of_unknown_type, NULL);
     lh_diagnosis *d = diagnosed(other, other_len);
-    CHECK(d->n_remarks == 1 && strstr(d->remarks[0].text, "'forward-magic'"));
+    CHECK(d->n_defects == 1 && strstr(d->defects[0].text, "'forward-magic'"));
     check_small(d, &usual, 3, "unknown-types", 12);
 }
 
@@ -418,7 +418,7 @@ static void rows_that_cannot_be_read_are_left_out(void)
     bool done = false;
     edit_lines(&usual, unreadable, &done);
     lh_diagnosis *d = diagnosed(other, other_len);
-    CHECK(d->n_remarks == 1 && strstr(d->remarks[0].text, "small.csv:2"));
+    CHECK(d->n_defects == 1 && strstr(d->defects[0].text, "small.csv:2"));
     check_small(d, &usual, 3, "unread-rows", 10);
 }
 
@@ -518,7 +518,7 @@ static void clocks_that_are_off_are_set_by_messages(void)
             edit_lines(&usual, on_another_clock, &s);
             lh_diagnosis *d = diagnosed(other, other_len);
             CHECK_INT(told(d, "clocks"), 3);
-            CHECK_INT(d->n_remarks, 1);
+            CHECK_INT(d->n_defects, 1);
             CHECK_INT(d->steps[0].t_ns, small_t_ns(&usual));
             CHECK_NEAR((double)d->measured_ns, right->measured_ns, 1000);
             lh_diagnosis_free(d);
@@ -527,7 +527,7 @@ static void clocks_that_are_off_are_set_by_messages(void)
     shifted little = {2, 0.004}; /* networks differ by as much */
     edit_lines(&usual, on_another_clock, &little);
     lh_diagnosis *d = diagnosed(other, other_len);
-    CHECK_INT(d->n_remarks, 0);
+    CHECK_INT(d->n_defects, 0);
     lh_diagnosis_free(d);
 }
 
@@ -609,7 +609,7 @@ static void check_cut(const char *text, size_t len, bool may_be_whole)
     CHECK_OK(lh_diagnose(r, NULL, &d, &err), err);
     for (uint32_t i = 0; i < d->n_steps; i++)
         CHECK_INT(d->steps[i].t_ns, small_t_ns(&usual));
-    CHECK(d->n_remarks > 0 || may_be_whole);
+    CHECK(d->n_defects > 0 || may_be_whole);
     lh_diagnosis_free(d);
     lh_recording_free(r);
 }

@@ -58,15 +58,15 @@ static void page_of_everything(void)
              err);
     CHECK_OK(lh_report_add_row(report, &row, &err), err);
     CHECK_OK(lh_report_add_sweep(report, &small_sweep, &err), err);
-    const lh_report_part parts[] = {{"compute", 30}, {"</script>", 12}};
+    const lh_report_breakdown_part parts[] = {{"compute", 30}, {"</script>", 12}};
     const char *const head[] = {"Question", "#rate"};
     const char *const cells[] = {"ecmp", "12.5 <b>"};
     lh_report_table table = {
         .size = sizeof table, .title = "Links", .n_columns = 2, .head = head};
-    CHECK_OK(lh_report_add_parts(report, "Parts", 2, parts, &err), err);
+    CHECK_OK(lh_report_add_breakdown(report, "Parts", 2, parts, &err), err);
     CHECK_OK(lh_report_add_table(report, &table, &err), err);
     CHECK_OK(lh_report_add_cells(report, 2, cells, &err), err);
-    const lh_report_kind kinds[] = {{"weights", 7}, {"</script>", 0}};
+    const lh_report_memory_kind kinds[] = {{"weights", 7}, {"</script>", 0}};
     CHECK_OK(lh_report_add_card(report, "GPUs", "<8>", "of 8", &err), err);
     CHECK_OK(lh_report_add_memory(report, "rank 0", 9, 2, kinds, &err), err);
     char *text = html_of(report);
@@ -108,17 +108,17 @@ static void page_refuses(void)
     CHECK_INT(lh_report_add_fact(report, "\xc3", "", &err), LH_EINVAL);
     CHECK_INT(lh_report_add_card(report, "", "\xc3", "", &err), LH_EINVAL);
     const int64_t times[] = {3, -1};
-    lh_report_varied varied = {
+    lh_report_distribution varied = {
         .size = sizeof varied, .title = "x", .n = 2, .ns = times};
-    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_distribution(report, &varied, &err), LH_EINVAL);
     CHECK_HAS(err.text, "ns[1]");
     varied.n = 0;
-    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
-    varied = (lh_report_varied){.size = sizeof varied, .n = 1, .ns = times};
-    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_distribution(report, &varied, &err), LH_EINVAL);
+    varied = (lh_report_distribution){.size = sizeof varied, .n = 1, .ns = times};
+    CHECK_INT(lh_report_add_distribution(report, &varied, &err), LH_EINVAL);
     varied.title = "x";
-    varied.usual_ns = -1;
-    CHECK_INT(lh_report_add_varied(report, &varied, &err), LH_EINVAL);
+    varied.nominal_ns = -1;
+    CHECK_INT(lh_report_add_distribution(report, &varied, &err), LH_EINVAL);
     lh_report_what_if asked = {.size = sizeof asked, .after_ns = -1};
     CHECK_INT(lh_report_set_what_if(report, &asked, &err), LH_EINVAL);
     CHECK_HAS(err.text, "after_ns, tokens or mfu");
@@ -128,7 +128,7 @@ static void page_refuses(void)
     asked.tokens = 1;
     asked.mfu = -1;
     CHECK_INT(lh_report_set_what_if(report, &asked, &err), LH_EINVAL);
-    const lh_report_kind none = {"x", -1};
+    const lh_report_memory_kind none = {"x", -1};
     CHECK_INT(lh_report_add_memory(report, "x", 0, 1, &none, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_trace(report, &small_trace, "\xc3", NULL, &err),
               LH_EINVAL);
@@ -159,12 +159,12 @@ static void page_refuses(void)
     const char *const cells[] = {"a", "\xc3"};
     lh_report_table table = {
         .size = sizeof table, .title = "t", .n_columns = 2, .head = cells};
-    lh_report_part part = {"p", -1};
+    lh_report_breakdown_part part = {"p", -1};
     CHECK_INT(lh_report_add_cells(report, 0, cells, &err), LH_EINVAL);
     CHECK_INT(lh_report_add_table(report, &table, &err), LH_EINVAL);
     table.n_columns = 0;
     CHECK_INT(lh_report_add_table(report, &table, &err), LH_EINVAL);
-    CHECK_INT(lh_report_add_parts(report, "t", 1, &part, &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_breakdown(report, "t", 1, &part, &err), LH_EINVAL);
     char *text = html_of(report);
     CHECK_HAS(text, "\"facts\":[\n],\n\"cards\":[\n],\n\"memory\":[\n],\n"
                     "\"varied\":[\n],\n\"differences\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
@@ -182,17 +182,17 @@ static void iterations_that_differ(void)
     for (int i = 0; i < 100; i++)
         ns[i] = 20000 + 10 * (99 - i); /* 20000 to 20990 */
     ns[0] = 21200;
-    const lh_report_varied varied = {.size = sizeof varied,
+    const lh_report_distribution varied = {.size = sizeof varied,
                                      .title = "differ",
                                      .n = 100,
                                      .ns = ns,
-                                     .usual_ns = 19000};
+                                     .nominal_ns = 19000};
     const int64_t far[] = {0, INT64_MAX};
-    const lh_report_varied apart = {
+    const lh_report_distribution apart = {
         .size = sizeof apart, .title = "apart", .n = 2, .ns = far};
     CHECK_OK(lh_report_make("", &report, &err), err);
-    CHECK_OK(lh_report_add_varied(report, &varied, &err), err);
-    CHECK_OK(lh_report_add_varied(report, &apart, &err), err);
+    CHECK_OK(lh_report_add_distribution(report, &varied, &err), err);
+    CHECK_OK(lh_report_add_distribution(report, &apart, &err), err);
     char *text = html_of(report);
     CHECK_HAS(text, "{\"title\":\"differ\",\"n\":100,\"usual\":19000,"
                     "\"mean\":20497,\"p50\":20490,\"p95\":20940,"
@@ -479,9 +479,9 @@ static void times_as_text(void)
                  {69077300000, "69.08 s"},
                  {INT64_C(1234567000000), "1235 s"},
                  {INT64_C(1) << 53, "9007199 s"}};
-    char text[LHI_TIME_TEXT];
+    char text[LHI_FORMAT_DURATION_SIZE];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CHECK_STR(lhi_time_text(cases[i].ns, text), cases[i].text);
+        CHECK_STR(lhi_format_duration(cases[i].ns, text), cases[i].text);
 }
 
 int main(void)

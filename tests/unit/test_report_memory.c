@@ -53,13 +53,13 @@ static lh_status fill(lh_report *report, lh_error *err)
         status = lh_report_add_row(report, &row, err);
     if (status == LH_OK)
         status = lh_report_add_sweep(report, &small_sweep, err);
-    const lh_report_part part = {"compute", 30};
+    const lh_report_breakdown_part part = {"compute", 30};
     const char *const texts[] = {"ecmp"};
     lh_report_table table = {
         .size = sizeof table, .title = "Links", .n_columns = 1, .head = texts};
     if (status == LH_OK)
-        status = lh_report_add_parts(report, "Parts", 1, &part, err);
-    const lh_report_kind kind = {"weights", 7};
+        status = lh_report_add_breakdown(report, "Parts", 1, &part, err);
+    const lh_report_memory_kind kind = {"weights", 7};
     if (status == LH_OK)
         status = lh_report_add_card(report, "a", "b", "c", err);
     if (status == LH_OK)

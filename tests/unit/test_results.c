@@ -19,7 +19,7 @@ static void *may_fail(size_t size)
 }
 
 /* A pipeline with links between sites, its 1f1b and all about it. */
-typedef struct made {
+typedef struct planning_result {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     lh_timeline *timeline;
@@ -80,7 +80,7 @@ static lh_scheduled made_by(const made *m)
                           .bound_ns = 1,
                           .limited_by = "a device",
                           .fifo_ns = 7,
-                          .parts_ns = 7,
+                          .split_ns = 7,
                           .certificate = "c.json",
                           .proof = "lattice",
                           .n_engines = 2,
@@ -186,14 +186,14 @@ static void orders_of_links(void)
     lh_schedule *said = NULL, *plain = NULL;
     int64_t fifo_ns = -1;
     CHECK_OK(lh_schedule_make(4, orders, counts, 1, &order, &said, &err), err);
-    CHECK_OK(lh_weigh_links(m.pipeline, said, NULL, &plain, &fifo_ns, &err),
+    CHECK_OK(lh_schedule_drop_useless_link_orders(m.pipeline, said, NULL, &plain, &fifo_ns, &err),
              err);
     CHECK(plain && lh_schedule_n_link_orders(plain) == 0);
     CHECK_INT(fifo_ns, 0);
     lh_schedule_free(plain);
     plain = NULL;
     CHECK_OK(
-        lh_weigh_links(m.pipeline, m.schedule, NULL, &plain, &fifo_ns, &err),
+        lh_schedule_drop_useless_link_orders(m.pipeline, m.schedule, NULL, &plain, &fifo_ns, &err),
         err);
     CHECK(!plain);
     lh_schedule_free(said);
@@ -214,8 +214,8 @@ static void kinds(void)
         {"{\"traceEvents\": []}", "trace"},
         {"", ""}};
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-        char kind[LH_KIND_TEXT];
-        CHECK_STR(lh_text_kind(some[i].text, kind), some[i].kind);
+        char kind[LH_KIND_TEXT_SIZE];
+        CHECK_STR(lh_text_detect_kind(some[i].text, kind), some[i].kind);
     }
 }
 

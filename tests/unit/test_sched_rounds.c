@@ -27,7 +27,7 @@ static lh_schedule *make(const char *method, const lh_pipeline *p,
                          uint32_t group, bool ignore_network)
 {
     lh_method_options o = {
-        .size = sizeof o, .group = group, .ignore_network = ignore_network};
+        .size = sizeof o, .round_size = group, .ignore_network = ignore_network};
     lh_schedule *s = NULL;
     lh_error err = {0};
     CHECK_OK(lh_method_run(method, p, &o, &s, NULL, &err), err);
@@ -43,8 +43,8 @@ static void check_row(const char *method, const char *placement,
     uint32_t count = 0;
     const lh_pass *order = s ? lh_schedule_order(s, row, &count) : NULL;
     for (uint32_t i = 0; i < count; i++) {
-        char cell[LH_PASS_TEXT];
-        strcat(strcat(got, i ? "," : ""), lh_pass_text(&order[i], cell));
+        char cell[LH_PASS_TEXT_SIZE];
+        strcat(strcat(got, i ? "," : ""), lh_pass_format(&order[i], cell));
     }
     CHECK_STR(got, want);
     lh_schedule_free(s);
@@ -146,7 +146,7 @@ static void check_valid(const char *method, const char *placement,
                        "datacenters: {count: %u, latency: %g, transfer: 1}\n",
                        n, devices, placement, legs, devices, latency);
     CHECK_OK(lh_pipeline_parse(text, (size_t)len, "test", &p, &err), err);
-    lh_method_options o = {.size = sizeof o, .group = group};
+    lh_method_options o = {.size = sizeof o, .round_size = group};
     lh_schedule *s = NULL;
     lh_status status = lh_method_run(method, p, &o, &s, NULL, &err);
     if (status == LH_EUNSUPPORTED && group && n > group &&

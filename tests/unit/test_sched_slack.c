@@ -83,7 +83,7 @@ static void check_warmup(const lh_pipeline *p, bool initial,
     uint32_t x[16] = {0};
     lh_error err = {0};
     bool cut;
-    CHECK_OK(lhi_slack_warmups(p, &options, x, &cut, &err), err);
+    CHECK_OK(lhi_slack_compute_warmups(p, &options, x, &cut, &err), err);
     for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++)
         CHECK_MSG(x[d] == want[d], "device %u warms up with %u, not %u",
                   (unsigned)d, (unsigned)x[d], (unsigned)want[d]);

@@ -45,11 +45,11 @@ static void two_sites(void)
         CHECK_NEAR((double)f.cost.all_gather_ns,
                    parameters.all_gather_ns - 7 * 8000, 2);
         CHECK_NEAR((double)(f.cost.reduce_scatter_ns + f.cost.data_latency_ns +
-                            f.cost.data_late_ns),
+                            f.cost.reduce_extra_latency_ns),
                    gradients.reduce_ns, 2);
         /* The gather does not wait for the other datacenter. */
         CHECK_INT(f.cost.data_latency_ns, 7 * 8000);
-        CHECK_INT(f.cost.data_late_ns, 2 * 20000000);
+        CHECK_INT(f.cost.reduce_extra_latency_ns, 2 * 20000000);
         CHECK_INT(f.cost.gather_bytes, 2 * f.cost.params);
     }
 }
@@ -66,7 +66,7 @@ static void full_is_the_default(void)
     CHECK_INT(any.cost.static_bytes, full.cost.static_bytes);
     /* The gather comes from the other datacenter too. */
     CHECK_INT(full.cost.data_latency_ns, 7 * 8000 + 20000000);
-    CHECK_INT(full.cost.data_late_ns, 0);
+    CHECK_INT(full.cost.reduce_extra_latency_ns, 0);
     CHECK_NEAR((double)full.cost.all_gather_ns,
                (double)full.cost.params * 2 *
                    (7.0 / 8 / (0.985 * 50) + 0.5 / 8 / (400.0 / 64)),
@@ -130,7 +130,7 @@ static void in_passes(void)
                7.0 / 8 * 4 * n / 0.985 + 7 * 8000, 2);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns, 4 * n / 8 / 0.985, 2);
     CHECK_INT(f.cost.data_latency_ns, 40000000);
-    CHECK_INT(f.cost.data_late_ns, 0);
+    CHECK_INT(f.cost.reduce_extra_latency_ns, 0);
     one.layout.sharding = LH_SHARDING_FULL;
     one.job.datacenters = one.sites;
     one.job.wans = one.wans;
@@ -152,7 +152,7 @@ static void slow_in_two_ways(void)
     f.wans[1].latency_ns = f.wans[2].latency_ns = 0;
     COST(&f);
     CHECK_INT(f.cost.data_latency_ns, 7 * 700000);
-    CHECK_INT(f.cost.data_late_ns, 0);
+    CHECK_INT(f.cost.reduce_extra_latency_ns, 0);
 }
 
 /* Nothing is sharded without ZeRO, or with all replicas in one datacenter. */
@@ -202,7 +202,7 @@ static void many_sites(void)
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
                4 * n * (0.5 / (0.985 * 50) + 2 * 0.75 / 2 / (400.0 / 16)), 2);
     CHECK_INT(f.cost.data_latency_ns, 8000);
-    CHECK_INT(f.cost.data_late_ns, 6 * 30000000);
+    CHECK_INT(f.cost.reduce_extra_latency_ns, 6 * 30000000);
     CHECK_NEAR((double)f.cost.all_gather_ns, 2 * n * 0.5 / (0.985 * 50), 2);
 }
 

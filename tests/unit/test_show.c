@@ -11,10 +11,10 @@
 static void shows(const char *text, const char *wanted)
 {
     char shown[256];
-    CHECK_INT(lh_text_show(text, strlen(text), shown, sizeof shown),
+    CHECK_INT(lh_text_escape(text, strlen(text), shown, sizeof shown),
               strlen(wanted));
     CHECK_STR(shown, wanted);
-    CHECK_INT(lhi_shown_columns(wanted), lhi_shown_columns(text));
+    CHECK_INT(lhi_count_escaped_columns(wanted), lhi_count_escaped_columns(text));
 }
 
 static void what_is_not_seen_is_named(void)
@@ -43,7 +43,7 @@ static void what_is_not_seen_is_named(void)
 static void a_nul_within_is_named(void)
 {
     char shown[16];
-    CHECK_INT(lh_text_show("a\0b", 3, shown, sizeof shown), 6);
+    CHECK_INT(lh_text_escape("a\0b", 3, shown, sizeof shown), 6);
     CHECK_STR(shown, "a\\x00b");
 }
 
@@ -53,7 +53,7 @@ static void what_does_not_fit_is_left_out_whole(void)
                         "b";
     for (size_t room = 0; room < 12; room++) {
         char shown[16] = "untouched";
-        CHECK_INT(lh_text_show(text, strlen(text), shown, room), 9);
+        CHECK_INT(lh_text_escape(text, strlen(text), shown, room), 9);
         CHECK_STR(shown, room == 0   ? "untouched"
                          : room < 2  ? ""
                          : room < 5  ? "a"
@@ -85,16 +85,16 @@ static void random_bytes_become_seen_ones(void)
             strcat(text, some[lhi_random_below(&random, 11)]);
         json_t *string = json_string(text);
         char *json = json_dumps(string, JSON_ENCODE_ANY);
-        lh_json_show(json, strlen(json), shown, sizeof shown);
+        lh_json_escape(json, strlen(json), shown, sizeof shown);
         json_t *back = json_loads(shown, JSON_DECODE_ANY, NULL);
         CHECK(back && json_equal(back, string));
         lhi_text added = {0};
-        lhi_text_add_json(&added, json, strlen(json));
+        lhi_text_add_escaped_json(&added, json, strlen(json));
         CHECK_STR(added.data, shown);
         for (const char *p = shown; *p;) {
             uint32_t c;
             p += lhi_utf8_decode(p, strlen(p), &c);
-            CHECK(!lhi_is_unseen(c));
+            CHECK(!lhi_is_unprintable(c));
         }
         lhi_text_fini(&added);
         json_decref(back);
@@ -103,8 +103,8 @@ static void random_bytes_become_seen_ones(void)
         if (strlen(text) > 0)
             text[lhi_random_below(&random, (uint32_t)strlen(text))] =
                 (char)(128 + lhi_random_below(&random, 128));
-        lh_text_show(text, strlen(text), shown, sizeof shown);
-        CHECK(lhi_utf8_ok(shown));
+        lh_text_escape(text, strlen(text), shown, sizeof shown);
+        CHECK(lhi_is_utf8(shown));
     }
 }
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* The program's own is in cli/terminal.c. */
-void cli_progress_wipe(void)
+void cli_progress_erase(void)
 {
 }
 
@@ -188,7 +188,7 @@ static void is_signalled_while_held(int steps)
     pthread_t other;
     sigset_t own;
     pthread_create(&other, NULL, waits, NULL);
-    cli_hold_signals();
+    cli_defer_signals();
     sigemptyset(&own);
     sigaddset(&own, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &own, NULL); /* so that the other gets it */

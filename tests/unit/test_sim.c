@@ -296,7 +296,7 @@ static void prefetch_depths(void)
                   (i == 1 ? 111 : 104) * MS);
         CHECK_OK(lh_check(p, s, &v, &err), err);
         CHECK_INT(lh_verdict_makespan(v), ends[i] * MS);
-        CHECK_INT(lh_pipeline_first_gathers(p), i);
+        CHECK_INT(lh_pipeline_n_initial_gathers(p), i);
         if (i == 1) {
             CHECK_INT(lh_solve(p, NULL, &solution, &err), LH_EUNSUPPORTED);
             CHECK_HAS(err.text, "as issued at the start");

@@ -203,14 +203,14 @@ static void check_found(const char *cluster, lh_layout layout, bool all_needed,
     const lh_sites *list = NULL;
     uint32_t n = 0;
     lh_error err = {0};
-    CHECK_OK(lhi_sites_find(job, &layout, mem, &list, &n, &err), err);
+    CHECK_OK(lhi_placement_search(job, &layout, mem, &list, &n, &err), err);
     count_all(&b);
     CHECK(n < LHI_MOST_SITES);
     if (expected)
         CHECK_INT(n, expected);
     flat *found = calloc(n + 1, sizeof *found);
     for (uint32_t i = 0; i < n; i++) {
-        lhi_places at;
+        lhi_layout_placement at;
         lh_layout l = layout;
         l.sites = &list[i];
         CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
@@ -309,7 +309,7 @@ static const lh_sites *fastest(const lh_job *job, const lh_layout *layout,
     const lh_sites *list = NULL, *best = NULL;
     uint32_t n = 0;
     lh_error err = {0};
-    CHECK_OK(lhi_sites_find(job, layout, mem, &list, &n, &err), err);
+    CHECK_OK(lhi_placement_search(job, layout, mem, &list, &n, &err), err);
     for (uint32_t i = 0; i < n; i++) {
         int64_t here = time_of(job, *layout, &list[i]);
         if (!best || here < *ns) {
@@ -343,7 +343,7 @@ static void mixed_wins_between_close_pairs(void)
         const lh_sites *list = NULL;
         uint32_t n = 0;
         lh_error err = {0};
-        CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+        CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
         for (uint32_t i = 0; i < n; i++) {
             lh_outermost o = lhi_sites_outermost(&list[i]);
             int64_t here = time_of(job, l, &list[i]);
@@ -389,8 +389,8 @@ static void orders_are_found(void)
     /* The same one is promised to be the best. */
     const lh_sites *list = NULL;
     uint32_t n = 0;
-    CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
-    CHECK(lhi_sites_same(&list[0], best));
+    CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
+    CHECK(lhi_sites_are_equal(&list[0], best));
     lhi_arena_free(mem);
     lh_job_free(job);
 }
@@ -398,7 +398,7 @@ static void orders_are_found(void)
 static bool has(const lh_sites *list, uint32_t n, const lh_sites *one)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (lhi_sites_same(&list[i], one))
+        if (lhi_sites_are_equal(&list[i], one))
             return true;
     return false;
 }
@@ -433,7 +433,7 @@ static void sizes_and_speeds_differ(void)
         const lh_sites *list = NULL;
         uint32_t n = 0;
         lh_error err = {0};
-        CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+        CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
         CHECK_MSG(has(list, n, &want[i]), "row %d: not among %u", i, n);
     }
     lhi_arena_free(mem);
@@ -461,7 +461,7 @@ static uint32_t count(const char *prices, const char *of_b, const char *to_c,
     const lh_sites *list = NULL;
     uint32_t n = 0;
     lh_error err = {0};
-    CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+    CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
     lhi_arena_free(mem);
     lh_job_free(job);
     return n;
@@ -490,7 +490,7 @@ static void jobs_decide(void)
         const lh_sites *list = NULL;
         uint32_t n = 0;
         lh_error err = {0};
-        CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+        CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
         CHECK(n > 0);
         for (uint32_t i = 0; i < n; i++)
             CHECK_INT(lhi_sites_outermost(&list[i]), o);
@@ -522,7 +522,7 @@ static void many_are_put_in_order(void)
     uint32_t n = 0;
     lh_error err = {0};
     lh_layout l = layout_of(4, 12, 1);
-    CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+    CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
     CHECK(n > 0 && n <= LHI_MOST_SITES);
     for (uint32_t i = 1; n && i < 12; i++) {
         const lh_site_stages *parts = list[0].groups[0].parts;
@@ -532,7 +532,7 @@ static void many_are_put_in_order(void)
     }
     /* Pairs of neighbours, for pipelines of two. */
     l = layout_of(4, 2, 6);
-    CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+    CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
     bool any = false;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t close = 0;
@@ -568,11 +568,11 @@ static void lists_are_kept(void)
                 counts[i] = n;
             }
             CHECK(again == first[i] && n == counts[i]);
-            CHECK_OK(lhi_sites_find(job, &l, mem, &own, &n, &err), err);
+            CHECK_OK(lhi_placement_search(job, &l, mem, &own, &n, &err), err);
             CHECK(n >= counts[i]);
-            CHECK_INT(counts[i], n < LHI_TRIED_SITES ? n : LHI_TRIED_SITES);
+            CHECK_INT(counts[i], n < LHI_MAX_TRIED_PLACEMENTS ? n : LHI_MAX_TRIED_PLACEMENTS);
             for (uint32_t k = 0; k < counts[i]; k++)
-                CHECK(lhi_sites_same(&own[k], &first[i][k]));
+                CHECK(lhi_sites_are_equal(&own[k], &first[i][k]));
         }
     lhi_arena_free(mem);
     lh_job_free(job);

@@ -34,7 +34,7 @@ static void find(const lh_job *job, lh_layout layout)
         lhi_arena *mem = lhi_arena_make(0);
         const lh_sites *list = NULL;
         uint32_t n = 0;
-        status = mem ? lhi_sites_find(job, &layout, mem, &list, &n, NULL)
+        status = mem ? lhi_placement_search(job, &layout, mem, &list, &n, NULL)
                      : LH_ENOMEM;
         CHECK((status == LH_OK) == (n > 0));
         lhi_arena_free(mem);

@@ -99,12 +99,12 @@ static void set(const char *const *pairs)
 
 static void finds_rank_0(void)
 {
-    lhi_slurm s;
+    lhi_slurm_settings s;
     lh_error err;
     set(NULL);
-    CHECK(lhi_slurm_launched());
-    CHECK(!lhi_slurm_leads());
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK(lhi_slurm_is_launched());
+    CHECK(!lhi_slurm_is_first_rank());
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK_INT(s.rank, 2);
     CHECK_INT(s.n_ranks, 4);
     CHECK_STR(s.host, "far08");
@@ -114,21 +114,21 @@ static void finds_rank_0(void)
     uint16_t port = s.port;
     /* Of another step, and of another job. */
     SET("SLURM_STEP_ID", "6");
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK(s.port != port && strcmp(s.job, "slurm 123.6") == 0);
     SET("SLURM_JOB_ID", "124");
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK(s.port != port && s.port >= 20000 && s.port < 30000);
 
     SET("SLURM_STEP_NUM_NODES", "1");
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK_STR(s.host, "127.0.0.1");
     SET("SLURM_STEP_RESV_PORTS", "12000-12003");
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK_INT(s.port, 12000);
     SET("LONGHAUL_HOST", "10.0.0.7", "LONGHAUL_PORT", "65535",
         "SLURM_STEP_RESV_PORTS", "12000-12003", "SLURM_STEP_NODELIST", NULL);
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK_STR(s.host, "10.0.0.7");
     CHECK_INT(s.port, 65535);
 }
@@ -137,21 +137,21 @@ static void leaves_others_to_mpi(void)
 {
     /* What mpirun starts by srun is not a rank. */
     SET("OMPI_COMM_WORLD_SIZE", "4");
-    CHECK(!lhi_slurm_launched());
+    CHECK(!lhi_slurm_is_launched());
     SET("PMI_RANK", "3", "PMI_SIZE", "8");
-    CHECK(!lhi_slurm_launched());
+    CHECK(!lhi_slurm_is_launched());
     /* With a secret, srun --mpi=pmi2 and pmix need nothing of theirs. */
     SET("PMI_RANK", "2", "PMI_SIZE", "4");
-    CHECK(lhi_slurm_launched());
+    CHECK(lhi_slurm_is_launched());
     SET("PMIX_RANK", "2");
-    CHECK(lhi_slurm_launched());
+    CHECK(lhi_slurm_is_launched());
     SET("PMIX_RANK", "2", "LONGHAUL_SECRET", NULL);
-    CHECK(!lhi_slurm_launched());
+    CHECK(!lhi_slurm_is_launched());
     SET("LONGHAUL_SECRET", NULL);
-    CHECK(lhi_slurm_launched());
+    CHECK(lhi_slurm_is_launched());
     /* A batch script itself is no step's task. */
     SET("SLURM_STEP_NUM_TASKS", NULL);
-    CHECK(!lhi_slurm_launched());
+    CHECK(!lhi_slurm_is_launched());
 }
 
 static void says_what_is_wrong(void)
@@ -174,12 +174,12 @@ static void says_what_is_wrong(void)
         {"LONGHAUL_PORT", "65536", "'65536' is no port"},
         {"LONGHAUL_PORT", "1-2", "'1-2' is no port"},
     };
-    const lhi_slurm before = {.rank = 77, .host = "before"};
+    const lhi_slurm_settings before = {.rank = 77, .host = "before"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lhi_slurm s = before;
+        lhi_slurm_settings s = before;
         lh_error err;
         SET(cases[i].name, cases[i].value);
-        CHECK_INT(lhi_slurm_look(&s, &err), LH_EINVAL);
+        CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);
         CHECK_HAS(err.text, cases[i].says);
         CHECK(memcmp(&s, &before, sizeof s) == 0);
     }
@@ -188,19 +188,19 @@ static void says_what_is_wrong(void)
 /* Others would look for it in vain. */
 static void rank_0_is_where_others_look(void)
 {
-    lhi_slurm s;
+    lhi_slurm_settings s;
     lh_error err;
     SET("SLURM_PROCID", "0");
-    CHECK(lhi_slurm_leads());
-    CHECK_INT(lhi_slurm_look(&s, &err), LH_EINVAL);
+    CHECK(lhi_slurm_is_first_rank());
+    CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);
     CHECK_HAS(err.text, "rank 0 runs on node far09, and not on far08");
     SET("SLURM_PROCID", "0", "SLURM_STEP_NODELIST", "localhost,far",
         "SLURMD_NODENAME", "localhost");
-    CHECK_INT(lhi_slurm_look(&s, &err), LH_EINVAL);
+    CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);
     CHECK_HAS(err.text, "node localhost is a loopback address to itself");
     SET("SLURM_PROCID", "0", "SLURM_STEP_NODELIST", "192.0.2.[1-2]",
         "SLURMD_NODENAME", "192.0.2.1");
-    CHECK_OK(lhi_slurm_look(&s, &err), err);
+    CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK_STR(s.host, "192.0.2.1");
 }
 

@@ -166,7 +166,7 @@ static void it_starts_where_it_is_told(void)
     lh_solve_options o = {.size = sizeof o, .effort = 300000};
     o.memory = 1 << 20;
     CHECK_OK(lh_solve(p, &o, &first, &err), err);
-    o.start = first.schedule;
+    o.initial_schedule = first.schedule;
     o.effort = 1;
     CHECK_OK(lh_solve(p, &o, &second, &err), err);
     CHECK(second.makespan_ns <= first.makespan_ns);

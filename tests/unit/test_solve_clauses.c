@@ -9,12 +9,12 @@
 static uint32_t n_clauses, n_root, n_fixed;
 
 /* Whether the planted schedule has the order that the literal says. */
-static bool planted(const lhi_search *s, const lhi_words *w, lit l)
+static bool planted(const lhi_search *s, const lhi_machine_orders *w, lit l)
 {
-    return w->end[lhi_from(s, l)] < w->end[lhi_to(s, l)];
+    return w->end[lhi_search_get_first(s, l)] < w->end[lhi_search_get_second(s, l)];
 }
 
-static void check_clauses(const lhi_search *s, const lhi_words *w)
+static void check_clauses(const lhi_search *s, const lhi_machine_orders *w)
 {
     for (uint32_t at = 0; at < s->n_clauses; at += s->clauses[at] + 2) {
         bool holds = false;
@@ -32,7 +32,7 @@ static void check_clauses(const lhi_search *s, const lhi_words *w)
 }
 
 /* How many operations of a stream the planted schedule has before this one. */
-static uint32_t planted_before(const lhi_words *w, const lhi_stream *t,
+static uint32_t planted_before(const lhi_machine_orders *w, const lhi_stream *t,
                                uint32_t o)
 {
     uint32_t n = 0;
@@ -43,11 +43,11 @@ static uint32_t planted_before(const lhi_words *w, const lhi_stream *t,
 
 /* Pairs without a variable are in the planted order, and the literals that
  * stand for them say so. */
-static void check_root(const lhi_search *s, const lhi_words *w)
+static void check_root(const lhi_search *s, const lhi_machine_orders *w)
 {
     const lhi_shop *shop = s->s;
     for (uint32_t o = 0; o < shop->n_ops; o++) {
-        const lhi_stream *own = lhi_stream_at(s, o);
+        const lhi_stream *own = lhi_search_get_stream(s, o);
         const lhi_machine *m = &shop->machines[own->machine];
         for (uint32_t i = 0; i < m->n_streams && m->leader == NONE; i++) {
             const lhi_stream *t = &shop->streams[m->first_stream + i];
@@ -59,14 +59,14 @@ static void check_root(const lhi_search *s, const lhi_words *w)
                       "%u operations come before %u, not %u to %u", n, o,
                       s->before[at], s->after[at]);
             for (uint32_t x = 0; x < t->count; x++) {
-                const lit l = lhi_before(s, t->first + x, o);
+                const lit l = lhi_search_get_literal(s, t->first + x, o);
                 const lit fixed = x < s->before[at]   ? HOLDS
                                   : x >= s->after[at] ? HOLDS_NOT
                                                       : l;
                 n_fixed += l <= HOLDS_NOT;
-                CHECK(l == fixed && lhi_before(s, o, t->first + x) == (l ^ 1));
+                CHECK(l == fixed && lhi_search_get_literal(s, o, t->first + x) == (l ^ 1));
                 CHECK(l <= HOLDS_NOT ||
-                      (lhi_from(s, l) == t->first + x && lhi_to(s, l) == o));
+                      (lhi_search_get_first(s, l) == t->first + x && lhi_search_get_second(s, l) == o));
             }
         }
     }
@@ -109,12 +109,12 @@ static lhi_windows *make_windows(const lhi_shop *shop, lattices which,
 }
 
 /* Shaving leaves the planted schedule in its windows. */
-static void check_shaving(lhi_windows *windows, const lhi_words *w,
+static void check_shaving(lhi_windows *windows, const lhi_machine_orders *w,
                           lhi_budget *budget)
 {
     lh_error err = {0};
     bool open = false;
-    CHECK_OK(lhi_shave(windows, 30000, budget, &open, &err), err);
+    CHECK_OK(lhi_shaving_run(windows, 30000, budget, &open, &err), err);
     CHECK_MSG(open, "shaving excludes the planted schedule");
     for (uint32_t o = 0; o < w->shop->n_ops; o++)
         CHECK_MSG(windows->r[o] <= w->end[o] - w->shop->time[o] &&
@@ -123,16 +123,16 @@ static void check_shaving(lhi_windows *windows, const lhi_words *w,
 }
 
 /* A schedule's words, and when it ends. */
-static lhi_words *words_of(const lhi_shop *shop, const lh_schedule *schedule,
+static lhi_machine_orders *words_of(const lhi_shop *shop, const lh_schedule *schedule,
                            lhi_arena *mem, int64_t *end)
 {
     lh_error err = {0};
-    lhi_words *w = NULL;
+    lhi_machine_orders *w = NULL;
     bool fits = false;
-    CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
-    CHECK_OK(lhi_shop_orders(shop, schedule, w->order, &fits, &err), err);
+    CHECK_OK(lhi_machine_orders_make(shop, mem, &w, &err), err);
+    CHECK_OK(lhi_shop_read_orders(shop, schedule, w->order, &fits, &err), err);
     CHECK(fits);
-    *end = lhi_words_time(w);
+    *end = lhi_machine_orders_evaluate(w);
     return w;
 }
 
@@ -143,17 +143,17 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     lhi_budget budget = no_limit();
     lhi_shop *shop = make_shop(p, mem);
     int64_t deadline;
-    lhi_words *w = words_of(shop, schedule, mem, &deadline), *found = NULL;
+    lhi_machine_orders *w = words_of(shop, schedule, mem, &deadline), *found = NULL;
     lhi_search *s = NULL;
     lhi_answer answer = LHI_GAVE_UP;
-    CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
+    CHECK_OK(lhi_machine_orders_make(shop, mem, &found, &err), err);
     deadline += more;
     /* Fewer states leave more to learn. */
     lhi_windows *windows =
         make_windows(shop, (lattices)(more % 3), &budget, mem);
     CHECK(lhi_windows_set(windows, deadline, &budget));
     check_shaving(windows, w, &budget);
-    lhi_windows_counts(windows, &budget);
+    lhi_windows_compute_all_counts(windows, &budget);
     CHECK_OK(lhi_search_make(shop, deadline, windows, NULL, &s, &err), err);
     check_root(s, w);
     for (uint32_t i = 0; i < 12 && answer == LHI_GAVE_UP; i++) {
@@ -164,7 +164,7 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
         check_clauses(s, w);
     }
     if (answer == LHI_FOUND)
-        CHECK(lhi_words_time(found) <= deadline);
+        CHECK(lhi_machine_orders_evaluate(found) <= deadline);
     lhi_search_free(s);
     lhi_windows_free(windows);
 }
@@ -182,38 +182,38 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     lhi_budget budget = no_limit();
     lhi_shop *shop = make_shop(p, mem);
     int64_t planted_end;
-    lhi_words *w = words_of(shop, best->schedule, mem, &planted_end);
-    lhi_words *found = NULL;
+    lhi_machine_orders *w = words_of(shop, best->schedule, mem, &planted_end);
+    lhi_machine_orders *found = NULL;
     lhi_search *s = NULL;
     lhi_answer answer = LHI_GAVE_UP;
-    CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
+    CHECK_OK(lhi_machine_orders_make(shop, mem, &found, &err), err);
     lhi_windows *windows = make_windows(shop, ALL, &budget, mem);
     CHECK(lhi_windows_set(windows, planted_end + more[0], &budget));
-    lhi_windows_counts(windows, &budget);
+    lhi_windows_compute_all_counts(windows, &budget);
     CHECK_OK(
         lhi_search_make(shop, planted_end + more[0], windows, NULL, &s, &err),
         err);
     for (int i = 0; i < N; i++) {
         if (i > 0)
-            lhi_search_shorten(s, planted_end + more[i], i % 2 ? NULL : w);
+            lhi_search_set_deadline(s, planted_end + more[i], i % 2 ? NULL : w);
         CHECK_OK(lhi_search_run(s, 10000, (size_t)1 << 28, &budget, found,
                                 &answer, &err),
                  err);
         CHECK(answer != LHI_REFUTED);
         if (answer == LHI_FOUND)
-            CHECK(lhi_words_time(found) <= planted_end + more[i]);
+            CHECK(lhi_machine_orders_evaluate(found) <= planted_end + more[i]);
         check_clauses(s, w);
         n_kept += i > 0 && i < N - 1 && s->n_clauses > 0;
     }
     const int64_t less = planted_end - 1;
-    lhi_search_shorten(s, less, w);
+    lhi_search_set_deadline(s, less, w);
     for (uint32_t i = 0; i < 20 && answer != LHI_REFUTED; i++) {
         CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found,
                                 &answer, &err),
                  err);
         if (answer == LHI_FOUND) {
             CHECK(best->status != LH_SOLVE_OPTIMAL);
-            CHECK(lhi_words_time(found) <= less);
+            CHECK(lhi_machine_orders_evaluate(found) <= less);
             break;
         }
     }
@@ -222,12 +222,12 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     /* What no order can do is seen at once. */
     CHECK_OK(lhi_search_make(shop, planted_end + more[0], windows, w, &s, &err),
              err);
-    lhi_search_shorten(s, planted_end / 4, w);
+    lhi_search_set_deadline(s, planted_end / 4, w);
     CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found, &answer,
                             &err),
              err);
     CHECK_INT(answer, LHI_REFUTED);
-    CHECK_INT(lhi_search_conflicts(s), 0);
+    CHECK_INT(lhi_search_count_conflicts(s), 0);
     lhi_search_free(s);
     lhi_windows_free(windows);
 }
@@ -293,7 +293,7 @@ static void compare_windows(const lh_pipeline *p, int64_t makespan)
     int64_t units = makespan / shop->unit_ns * 9 / 8;
     for (int64_t i = 0; i < 12; i++) {
         const int64_t within = i == 9 ? units : units - i * units / 64;
-        const int64_t t = lhi_shop_deadline(shop, within);
+        const int64_t t = lhi_shop_get_deadline(shop, within);
         bool open = lhi_windows_set(all, t, &budget);
         CHECK(lhi_windows_set(live, t, &budget) == open);
         CHECK(open || within < makespan / shop->unit_ns);
@@ -303,7 +303,7 @@ static void compare_windows(const lh_pipeline *p, int64_t makespan)
             CHECK_INT(live->e[o], all->e[o]);
         }
         if (open && i % 2)
-            CHECK(lhi_windows_narrow(live, t, false, &budget));
+            CHECK(lhi_windows_prune(live, t, false, &budget));
     }
     lhi_windows_free(all);
     lhi_windows_free(live);
@@ -348,7 +348,7 @@ static void stop_shaving(lhi_windows *w, int64_t t)
         bool open = false;
         lhi_budget_begin(&budget, &few);
         CHECK(lhi_windows_set(w, t, &budget));
-        CHECK_OK(lhi_shave(w, UINT64_MAX / 2, &budget, &open, &err), err);
+        CHECK_OK(lhi_shaving_run(w, UINT64_MAX / 2, &budget, &open, &err), err);
         CHECK_MSG(open, "refuted after %llu", (unsigned long long)most);
         if (!budget.stop)
             return;
@@ -372,16 +372,16 @@ static void shave_row(const solve_row *row)
     lhi_windows *w = make_windows(shop, ALL, &budget, mem);
     const int64_t best = s.makespan_ns / shop->unit_ns;
     for (int64_t less = 0; less < 40; less++) {
-        const int64_t t = lhi_shop_deadline(shop, best - less);
+        const int64_t t = lhi_shop_get_deadline(shop, best - less);
         bool open = lhi_windows_set(w, t, &budget);
         if (!open)
             break;
-        CHECK_OK(lhi_shave(w, UINT64_MAX / 2, &budget, &open, &err), err);
+        CHECK_OK(lhi_shaving_run(w, UINT64_MAX / 2, &budget, &open, &err), err);
         CHECK(open || less > 0);
         n_shaved += !open;
         CHECK(lhi_windows_set(w, t, &budget));
     }
-    stop_shaving(w, lhi_shop_deadline(shop, best));
+    stop_shaving(w, lhi_shop_get_deadline(shop, best));
     lhi_windows_free(w);
     lhi_arena_free(mem);
     lh_solution_fini(&s);
@@ -419,10 +419,10 @@ static void stop_windows(lhi_windows *w, const lhi_windows *never, int64_t t,
     lhi_budget late, budget = no_limit();
     lhi_budget_begin(&late, &some);
     const bool open = lhi_windows_set(w, t, &late);
-    n_stopped += late.late;
-    CHECK(open || !late.late);
-    CHECK(!open || lhi_windows_narrow(w, t, false, &late));
-    lhi_windows_counts(w, &late);
+    n_stopped += late.timed_out;
+    CHECK(open || !late.timed_out);
+    CHECK(!open || lhi_windows_prune(w, t, false, &late));
+    lhi_windows_compute_all_counts(w, &late);
     CHECK(lhi_windows_set(w, t, &budget));
     CHECK(w->complete);
     for (uint32_t o = 0; o < w->shop->n_ops; o++) {
@@ -442,17 +442,17 @@ static void stopped_windows_are_as_good_as_new(void)
     lhi_shop *shop = make_shop(p, mem);
     lhi_budget budget = no_limit();
     CHECK_OK(lh_solve(p, &few, &s, &err), err);
-    const int64_t t = lhi_shop_deadline(shop, s.makespan_ns / shop->unit_ns);
+    const int64_t t = lhi_shop_get_deadline(shop, s.makespan_ns / shop->unit_ns);
     lhi_windows *never = make_windows(shop, ALL, &budget, mem);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
     /* More than are gone through between two looks at the time. */
-    CHECK(lhi_windows_lattice(never, 0)->n_states > 1u << 15);
+    CHECK(lhi_windows_get_lattice(never, 0)->n_states > 1u << 15);
     CHECK(lhi_windows_set(never, t, &budget));
     for (double seconds = 1e-6; seconds < 1; seconds *= 2) {
         stop_windows(all, never, t, seconds);
         /* Stopped while it makes them, too. */
         lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
-        lhi_windows_allow(live, 1u << 20);
+        lhi_windows_set_max_states(live, 1u << 20);
         stop_windows(live, never, t, seconds);
         lhi_windows_free(live);
     }

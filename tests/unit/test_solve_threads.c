@@ -73,10 +73,10 @@ static void who_wants_the_end_is_not_asked_again(void)
     lhi_budget budget;
     lhi_budget_begin(&budget, &o);
     budget.last_call_s = -1;
-    CHECK(lhi_look(&budget));
+    CHECK(lhi_budget_check_time(&budget));
     CHECK_INT(w.calls, 3);
     budget.last_call_s = -1;
-    CHECK(lhi_look(&budget));
+    CHECK(lhi_budget_check_time(&budget));
     CHECK_INT(w.calls, 3);
 }
 

@@ -159,7 +159,7 @@ static void check_alike(const char *file, const char *preset)
         return;
     lh_model same = *got;
     same.name = want->name;
-    same.uncomputed = NULL; /* of scaled positions presets say nothing */
+    same.unsupported_keys = NULL; /* of scaled positions presets say nothing */
     json_t *a = lhi_model_to_json(&same), *b = lhi_model_to_json(want);
     CHECK(a && b && json_equal(a, b));
     json_decref(a);
@@ -429,7 +429,7 @@ static void what_is_not_computed_is_known(void)
         if (all[i].keys)
             snprintf(want, sizeof want, "c.json: %s", all[i].keys);
         if (m)
-            CHECK_STR(m->uncomputed ? m->uncomputed : "none", want);
+            CHECK_STR(m->unsupported_keys ? m->unsupported_keys : "none", want);
         lh_model_free(m);
     }
     lh_model *m = parse(GPT ", \"scale_attn_by_inverse_layer_idx\": true, "
@@ -438,7 +438,7 @@ static void what_is_not_computed_is_known(void)
                         &err);
     CHECK_MSG(m, "%s", err.text);
     if (m)
-        CHECK_STR(m->uncomputed ? m->uncomputed : "none",
+        CHECK_STR(m->unsupported_keys ? m->unsupported_keys : "none",
                   "c.json: activation_function, scale_attn_weights, "
                   "scale_attn_by_inverse_layer_idx");
     lh_model_free(m);

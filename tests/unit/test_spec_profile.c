@@ -138,7 +138,7 @@ static void entries_are_found_by_their_conditions(void)
                               .micro_batch = 1,
                               .sequence = 8,
                               .chunk = 0,
-                              .of = 2};
+                              .n_chunks = 2};
     e = lh_profile_find(p, &like);
     CHECK(e && e->f_ns == 7500);
     profile_round_trip(p, "profile");

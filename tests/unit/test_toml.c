@@ -30,7 +30,7 @@ static const lhi_node *node_at(const lhi_doc *doc, const char *path)
         snprintf(part, sizeof part, "%.*s", (int)n, path);
         path += path[n] ? n + 1 : n;
         if (node->kind == LHI_MAP) {
-            node = lhi_find(node, part);
+            node = lhi_node_find(node, part);
             continue;
         }
         uint32_t i = (uint32_t)strtoul(part, NULL, 10);

@@ -404,24 +404,24 @@ static void passes_from_text(void)
         "0f0",     "0F0 ",    "65536F0", "0F1048576",
         "0W3:8/8", "0F3:2/8", "0W3:0/1", "0W3:1/4097",
         "0W3:",    "-1F0",    "0D0",     "99999999999999999999F0"};
-    char text[LH_PASS_TEXT];
+    char text[LH_PASS_TEXT_SIZE];
     lh_pass p;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        CHECK(lhi_pass_parse(good[i], &p));
-        CHECK_STR(lh_pass_text(&p, text), good[i]);
+        CHECK(lhi_parse_pass(good[i], &p));
+        CHECK_STR(lh_pass_format(&p, text), good[i]);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK_MSG(!lhi_pass_parse(bad[i], &p), "'%s' was taken", bad[i]);
+        CHECK_MSG(!lhi_parse_pass(bad[i], &p), "'%s' was taken", bad[i]);
 }
 
 static void utf8(void)
 {
-    CHECK(lhi_utf8_ok("plain, \xc3\xa9, \xe2\x82\xac, \xf0\x9f\x9a\x80"));
-    CHECK(!lhi_utf8_ok("\xc0\x80"));         /* overlong */
-    CHECK(!lhi_utf8_ok("\xed\xa0\x80"));     /* surrogate */
-    CHECK(!lhi_utf8_ok("\xf4\x90\x80\x80")); /* beyond Unicode */
-    CHECK(!lhi_utf8_ok("\xe2\x82"));         /* cut */
-    CHECK(!lhi_utf8_ok("\x80"));
+    CHECK(lhi_is_utf8("plain, \xc3\xa9, \xe2\x82\xac, \xf0\x9f\x9a\x80"));
+    CHECK(!lhi_is_utf8("\xc0\x80"));         /* overlong */
+    CHECK(!lhi_is_utf8("\xed\xa0\x80"));     /* surrogate */
+    CHECK(!lhi_is_utf8("\xf4\x90\x80\x80")); /* beyond Unicode */
+    CHECK(!lhi_is_utf8("\xe2\x82"));         /* cut */
+    CHECK(!lhi_is_utf8("\x80"));
 }
 
 static void many_passes(void)

@@ -38,7 +38,7 @@ static double naive_loss(naive_llama *n, small *s, uint64_t step)
     int32_t window[64];
     double loss = 0, scale = 1 / (8.0 * s->sequence);
     for (uint64_t i = 0; i < 8; i++) {
-        CHECK_OK(lhi_data_window(s->data, 0, step * 8 + i, window, &err), err);
+        CHECK_OK(lhi_data_read_window(s->data, 0, step * 8 + i, window, &err), err);
         loss += naive_sequence(n, window, s->sequence, scale);
     }
     return loss * scale;
@@ -308,7 +308,7 @@ static void no_numbers(void)
     CHECK_INT(lhi_train_step(m.t[0][0]), 0);
     small_step(&m.s[0], 0, LHI_STEP_VALIDATE, SMALL_JOINT);
     double *sum = add_tallies(&m, lhi_train_validation_tally);
-    CHECK_OK(lhi_train_validated(m.t[0][0], sum, &loss, &err), err);
+    CHECK_OK(lhi_train_reduce_validation(m.t[0][0], sum, &loss, &err), err);
     CHECK_NEAR(loss, log(256), 0.1);
     free(sum);
     free(tally);

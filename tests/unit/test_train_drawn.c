@@ -181,7 +181,7 @@ static void compare(const lh_plan *plan, const lh_train_result *r,
         double off = r->iterations[i].loss / plain->iterations[i].loss - 1;
         most = fmax(most, fabs(off));
         same = same && r->iterations[i].loss == plain->iterations[i].loss &&
-               r->iterations[i].norm == plain->iterations[i].norm;
+               r->iterations[i].gradient_norm == plain->iterations[i].gradient_norm;
     }
     CHECK_MSG(most < 1e-6, "losses differ by %g:\n%s", most, text);
     CHECK_MSG(same || !is_summed_alike(&plan->best),
@@ -193,7 +193,7 @@ static void compare(const lh_plan *plan, const lh_train_result *r,
     const lh_choice *c = &plan->best;
     double predicted = 0, off = 0;
     uint32_t n;
-    const lh_train_memory *all = lh_train_memory_held(r, &n);
+    const lh_train_memory *all = lh_train_peak_memory(r, &n);
     for (uint32_t i = 0; i < n; i++) {
         off = fmax(off, fabs((double)all[i].measured_bytes /
                                  (double)all[i].predicted_bytes -

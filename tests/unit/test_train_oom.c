@@ -11,7 +11,7 @@
 static char text_path[64], folder[] = "/tmp/lh-oom-XXXXXX";
 static lh_model model;
 
-typedef struct parts {
+typedef struct layer_bytes {
     lhi_data *data;
     lhi_device *device;
     lhi_train *train;
@@ -78,9 +78,9 @@ static lh_status train(void)
 static lh_status save(lhi_train *t, lhi_checkpoint_options *o, lh_error *err)
 {
     static double sums[2048];
-    CHECK(lhi_train_sums_size(t) <= 2048);
+    CHECK(lhi_train_count_checksums(t) <= 2048);
     LHI_TRY(lhi_folder_lock_take(folder, NULL, &o->lock, err));
-    lh_status status = lhi_tidy_folder(folder, err);
+    lh_status status = lhi_checkpoint_remove_stale(folder, err);
     if (status == LH_OK)
         status = lhi_train_save_begin(t, o, err);
     if (status == LH_OK)

@@ -46,11 +46,11 @@ static void timed(void)
     if (r && x) {
         CHECK_INT(r->n_iterations, 3);
         CHECK_INT(r->predicted_ns, lh_exec_predicted_ns(x));
-        CHECK(r->least_ns <= r->median_ns && r->median_ns <= r->most_ns);
+        CHECK(r->min_ns <= r->median_ns && r->median_ns <= r->max_ns);
         bool is_one = false;
         for (uint32_t i = 0; i < 3; i++)
             is_one = is_one || r->iterations[i].ns == r->median_ns;
-        CHECK(is_one && r->least_ns >= r->predicted_ns);
+        CHECK(is_one && r->min_ns >= r->predicted_ns);
         CHECK(r->error == (double)r->median_ns / (double)r->predicted_ns - 1);
         double peak = 2.0 * 2 * plan->job->datacenters[0].gpu.flops_per_s;
         double want = lh_cost_iteration_flops(plan->job) /
@@ -197,7 +197,7 @@ static double train_small(const char *recompute, const char *model,
     *most = 0;
     if (r) {
         uint32_t n;
-        const lh_train_memory *held = lh_train_memory_held(r, &n);
+        const lh_train_memory *held = lh_train_peak_memory(r, &n);
         loss = r->iterations[2].loss;
         for (uint32_t i = 0; i < n; i++)
             *most =
@@ -309,7 +309,7 @@ static void experts_meet_where_they_are(void)
         lh_error err = {0};
         if (!plan)
             continue;
-        CHECK_OK(lhi_group_links(plan, &m, &err), err);
+        CHECK_OK(lhi_plan_set_group_links(plan, &m, &err), err);
         int64_t got = m.groups[LH_TRAIN_GROUP_EXPERT_TENSOR].latency_ns;
         const int64_t link_ns = 1000000;
         bool right = rows[i].across ? got >= link_ns
@@ -383,13 +383,13 @@ static void experts_are_at_two_sites(void)
         CHECK(nodes[0] == nodes[1] && nodes[1] != nodes[2] &&
               nodes[2] == nodes[3]);
         m.nodes = i ? nodes : NULL;
-        CHECK_OK(lhi_group_links(plan, &m, &err), err);
+        CHECK_OK(lhi_plan_set_group_links(plan, &m, &err), err);
         /* 100 Gb/s for two at once; a value has two of the engine's bytes for
          * one of the plan's. Of three others two are at the other site. */
-        const lh_train_group *far = &m.groups[LH_TRAIN_GROUP_EXPERT];
+        const lh_train_group_link *far = &m.groups[LH_TRAIN_GROUP_EXPERT];
         CHECK_INT(far->latency_ns, 1000000);
         CHECK_NEAR(far->ns_per_byte, (i ? 1 : 2.0 / 3) * 2 * 8 / 100 / 2, 1e-9);
-        CHECK_INT(m.near_experts.latency_ns, i ? 3000 : 0);
+        CHECK_INT(m.intra_node_experts.latency_ns, i ? 3000 : 0);
         lh_plan_free(plan);
     }
 }
@@ -453,7 +453,7 @@ static void elastic_plans_train(void)
             CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
         if (r) {
             uint32_t n;
-            const lh_train_memory *held = lh_train_memory_held(r, &n);
+            const lh_train_memory *held = lh_train_peak_memory(r, &n);
             losses[k] = r->iterations[2].loss;
             CHECK((r->profile != NULL) == (k == 2));
             CHECK(!r->profile || r->profile->n_entries == 16);
@@ -461,7 +461,7 @@ static void elastic_plans_train(void)
                 double off = (double)held[i].measured_bytes /
                                  (double)held[i].predicted_bytes -
                              1;
-                CHECK_MSG(fabs(off) < 0.03 || r->n_grown > 0,
+                CHECK_MSG(fabs(off) < 0.03 || r->n_pool_growths > 0,
                           "rank %u: memory is off by %g", (unsigned)i, off);
                 bytes[k] =
                     fmax(bytes[k],

@@ -170,7 +170,7 @@ static void data_parallelism_by_hand(void)
                    .micro_batch = 1,
                    .chunks_per_device = 1,
                    .sharding = LH_SHARDING_FULL};
-    lh_cost_slice slice = {.n_layers = 1, .n_sites = 4, .sites = sites};
+    lh_cost_layer_range slice = {.n_layers = 1, .n_sites = 4, .sites = sites};
     lh_cost cost;
     lh_error err;
     double bytes;
@@ -285,11 +285,11 @@ static void experts_stay_in_zones(void)
                    .chunks_per_device = 1,
                    .sharding = LH_SHARDING_FULL};
     const lh_cost_site all[] = {{0, 4}, {1, 4}, {2, 4}, {3, 4}};
-    lh_cost_slice slice = {.n_layers = 1, .n_sites = 4, .sites = all};
+    lh_cost_layer_range slice = {.n_layers = 1, .n_sites = 4, .sites = all};
     lh_cost_group g;
     lh_error err;
 
-    CHECK_OK(lh_cost_group_of(job, &l, LH_COST_EXPERT, &slice, &g, &err), err);
+    CHECK_OK(lh_cost_find_group(job, &l, LH_COST_EXPERT, &slice, &g, &err), err);
     CHECK(g.size == 8 && g.per_node == 8 && g.per_datacenter == 8);
     lh_job_free(job);
 }
@@ -320,7 +320,7 @@ static void every_key_changes_something(void)
                    .micro_batch = 1,
                    .chunks_per_device = 1,
                    .sharding = LH_SHARDING_FULL};
-    lh_cost_slice slice = {.n_layers = 1, .n_sites = 2, .sites = sites};
+    lh_cost_layer_range slice = {.n_layers = 1, .n_sites = 2, .sites = sites};
     int64_t as_given = 0;
 
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {

@@ -66,7 +66,7 @@ static inline void reduce(team *m, uint32_t chunk)
     float *out[4];
     size_t n = 0;
     for (uint32_t r = 0; r < m->n_replicas; r++)
-        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, LHI_LOT_MOST, &values[r],
+        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, LHI_BUCKET_DEFAULT, &values[r],
                             &n, &out[r]);
     CHECK_INT(n % m->n_replicas, 0);
     size_t piece = n / m->n_replicas;
@@ -84,7 +84,7 @@ static inline void gather(team *m, uint32_t chunk)
     float *values[4];
     size_t n = 0;
     for (uint32_t r = 0; r < m->n_replicas; r++)
-        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, LHI_LOT_MOST, &values[r],
+        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, LHI_BUCKET_DEFAULT, &values[r],
                              &n);
     size_t piece = n / m->n_replicas;
     for (uint32_t r = 0; r < m->n_replicas; r++)
@@ -99,10 +99,10 @@ static inline void gather(team *m, uint32_t chunk)
 static inline void exchange_tied(team *m)
 {
     for (uint32_t r = 0; r < m->n_replicas; r++) {
-        lhi_train_pair ends[2];
+        lhi_train_tied_pair ends[2];
         int n = 0;
         for (uint32_t d = 0; d < m->n_devices; d++) {
-            lhi_train_pair pair = lhi_train_tied(m->t[r][d]);
+            lhi_train_tied_pair pair = lhi_train_get_tied_pair(m->t[r][d]);
             if (pair.n > 0)
                 ends[n++] = pair;
         }
@@ -172,7 +172,7 @@ static inline void check_same(team *a, team *b)
 static inline void save_all(team *m, const lhi_checkpoint_options *o)
 {
     lh_error err;
-    size_t n = lhi_train_sums_size(m->t[0][0]);
+    size_t n = lhi_train_count_checksums(m->t[0][0]);
     double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one);
     settle(m);
     CHECK_OK(lhi_train_save_begin(m->t[0][0], o, &err), err);

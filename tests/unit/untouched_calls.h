@@ -31,7 +31,7 @@ static lh_status injects(bool bad)
 {
     POISONED(lh_pipeline *, out);
     lh_status status = CALL(
-        lh_pipeline_inject(other, bad ? "nowhere" : "0-1", 1, 1, &out, &err),
+        lh_pipeline_set_link_delay(other, bad ? "nowhere" : "0-1", 1, 1, &out, &err),
         out);
     if (status == LH_OK)
         lh_pipeline_free(out);
@@ -72,13 +72,13 @@ static lh_status finds_method(bool bad)
 
 static lh_status chooses(const char *name, bool bad)
 {
-    POISONED(lh_best, out);
-    lh_best_options o = {.size = sizeof o, .effort = 2000};
+    POISONED(lh_scheduler_result, out);
+    lh_scheduler_options o = {.size = sizeof o, .effort = 2000};
     lh_status status =
-        CALL(lh_best_schedule(bad ? "no such" : name, pipeline, &o, &out, &err),
+        CALL(lh_scheduler_run(bad ? "no such" : name, pipeline, &o, &out, &err),
              out);
     if (status == LH_OK)
-        lh_best_fini(&out);
+        lh_scheduler_result_fini(&out);
     return status;
 }
 
@@ -127,8 +127,8 @@ static lh_status weighs(bool bad)
     POISONED(lh_memory_point, out);
     lh_solve_options each = {.size = sizeof each, .effort = 2000};
     lh_tradeoff_options o = {
-        .size = sizeof o, .each = &each, .makespan_ns = bad ? 1 : 0};
-    lh_status status = CALL(lh_least_memory(pipeline, &o, &out, &err), out);
+        .size = sizeof o, .solve_options = &each, .makespan_ns = bad ? 1 : 0};
+    lh_status status = CALL(lh_minimise_memory(pipeline, &o, &out, &err), out);
     if (status == LH_OK)
         lh_memory_point_fini(&out);
     return status;
@@ -141,7 +141,7 @@ static lh_status draws_curve(bool bad)
                              .effort = 2000,
                              .objective = bad ? LH_SOLVE_OBJECTIVE_FIRST_DEVICE
                                               : LH_SOLVE_OBJECTIVE_MAKESPAN};
-    lh_tradeoff_options o = {.size = sizeof o, .each = &each, .points = 2};
+    lh_tradeoff_options o = {.size = sizeof o, .solve_options = &each, .points = 2};
     lh_status status =
         CALL(lh_memory_curve_make(pipeline, &o, &out, &err), out);
     if (status == LH_OK)
@@ -207,10 +207,10 @@ static lh_status draws_times(bool bad)
 /* A device that is there, or not. */
 static lh_events slow_device(bool bad, lh_event *e)
 {
-    *e = (lh_event){.to = 2,
-                    .latency_times = 1,
-                    .transfer_times = 1,
-                    .slower = 2,
+    *e = (lh_event){.end_step = 2,
+                    .latency_factor = 1,
+                    .transfer_factor = 1,
+                    .slowdown = 2,
                     .device = bad ? 99 : 0,
                     .rank = LH_NONE};
     return (lh_events){"events", 1, e};
@@ -218,13 +218,13 @@ static lh_events slow_device(bool bad, lh_event *e)
 
 static lh_status follows(bool bad)
 {
-    POISONED(lh_course *, out);
+    POISONED(lh_event_timeline *, out);
     lh_event e;
     lh_events events = slow_device(bad, &e);
     lh_status status =
-        CALL(lh_course_make(pipeline, &events, NULL, &out, &err), out);
+        CALL(lh_event_timeline_make(pipeline, &events, NULL, &out, &err), out);
     if (status == LH_OK)
-        lh_course_free(out);
+        lh_event_timeline_free(out);
     return status;
 }
 
@@ -234,18 +234,18 @@ static lh_status plays(bool bad)
     POISONED(lh_pipeline *, at);
     lh_event e;
     lh_events events = slow_device(false, &e);
-    lh_course *course = NULL;
+    lh_event_timeline *course = NULL;
     lh_status status =
-        lh_course_make(bad ? other : pipeline, &events, NULL, &course, &err);
+        lh_event_timeline_make(bad ? other : pipeline, &events, NULL, &course, &err);
     if (status != LH_OK)
         return status;
-    status = CALL(lh_course_pipeline(course, 1, &at, &err), at);
+    status = CALL(lh_event_timeline_pipeline(course, 1, &at, &err), at);
     if (status == LH_OK) {
         lh_pipeline_free(at);
         status =
-            CALL(lh_course_play(course, schedule, NULL, 1, &out, &err), out);
+            CALL(lh_event_timeline_simulate(course, schedule, NULL, 1, &out, &err), out);
     }
-    lh_course_free(course);
+    lh_event_timeline_free(course);
     return status;
 }
 
@@ -286,16 +286,16 @@ static lh_status adapts(bool bad)
 static lh_status plays_adapting(bool bad)
 {
     const lh_events none = {.name = "none"};
-    lh_course *course = NULL;
-    POISONED(lh_played *, out);
+    lh_event_timeline *course = NULL;
+    POISONED(lh_emulation *, out);
     lh_status status =
-        lh_course_make(bad ? other : pipeline, &none, NULL, &course, &err);
+        lh_event_timeline_make(bad ? other : pipeline, &none, NULL, &course, &err);
     if (status == LH_OK)
         status =
-            CALL(lh_adapt_play(course, schedule, NULL, 2, &out, &err), out);
+            CALL(lh_adapt_emulate(course, schedule, NULL, 2, &out, &err), out);
     if (status == LH_OK)
-        lh_played_free(out);
-    lh_course_free(course);
+        lh_emulation_free(out);
+    lh_event_timeline_free(course);
     return status;
 }
 
@@ -303,7 +303,7 @@ static lh_status decides(bool bad)
 {
     lh_adapt *a = NULL;
     POISONED(const lh_decision *, out);
-    const lh_adapt_now now = {.size = sizeof now,
+    const lh_adapt_input now = {.size = sizeof now,
                               .pipeline = bad ? other : pipeline};
     lh_status status = lh_adapt_make(pipeline, schedule, NULL, &a, &err);
     if (status == LH_OK)
@@ -474,7 +474,7 @@ static lh_status plans(bool bad)
     lh_plan_options o = {.size = sizeof o,
                          .quick = true,
                          .no_optimal = true,
-                         .goal = bad ? LH_PLAN_CHEAPEST : LH_PLAN_FASTEST};
+                         .objective = bad ? LH_PLAN_CHEAPEST : LH_PLAN_FASTEST};
     lh_status status = CALL(lh_plan_make(job, &o, &out, &err), out);
     if (status == LH_OK)
         lh_plan_free(out);
@@ -525,7 +525,7 @@ static lh_status trains(bool bad)
 static lh_status prices(bool bad)
 {
     POISONED(lh_cost, out);
-    lh_cost_slice slice = {.n_layers = bad ? 99 : 2};
+    lh_cost_layer_range slice = {.n_layers = bad ? 99 : 2};
     return CALL(lh_cost_chunk(job, &layout, &slice, NULL, &out, &err), out);
 }
 
@@ -534,7 +534,7 @@ static lh_status lists_ops(bool bad)
     enum { N = LH_COST_MAX_OPS };
     lh_cost_op ops[N];
     POISONED(uint32_t, n);
-    lh_cost_slice slice = {.n_layers = 2};
+    lh_cost_layer_range slice = {.n_layers = 2};
     lh_layout l = layout;
     l.micro_batch = bad ? UINT32_MAX : 1;
     lh_job large = *job;
@@ -559,9 +559,9 @@ static lh_status drafts(bool bad)
 static lh_status finds_group(bool bad)
 {
     POISONED(lh_cost_group, out);
-    lh_cost_slice slice = {.n_layers = 2, .data_datacenters = bad ? 2 : 1};
+    lh_cost_layer_range slice = {.n_layers = 2, .data_datacenters = bad ? 2 : 1};
     return CALL(
-        lh_cost_group_of(job, &layout, LH_COST_DATA, &slice, &out, &err), out);
+        lh_cost_find_group(job, &layout, LH_COST_DATA, &slice, &out, &err), out);
 }
 
 static lh_status finds_path(bool bad)
@@ -652,13 +652,13 @@ static lh_status chooses_elastic(bool bad)
 
 static lh_status searches_elastic(bool bad)
 {
-    POISONED(lh_elastic_best *, out);
+    POISONED(lh_elastic_search_result *, out);
     static const lh_elastic_op ops[] = {{10, 2}, {20, 1}};
     lh_elastic_setting s = {.given = elastic, .n_ops = 2, .ops = ops};
     lh_status status = CALL(
         lh_elastic_search_events(1, &s, bad ? 1 : 1 << 20, &out, &err), out);
     if (status == LH_OK)
-        lh_elastic_best_free(out);
+        lh_elastic_search_result_free(out);
     return status;
 }
 

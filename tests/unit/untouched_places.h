@@ -7,33 +7,33 @@
 
 static lh_status makes_places(bool bad)
 {
-    POISONED(lh_places *, out);
+    POISONED(lh_host_placement *, out);
     POISONED(lh_pipeline *, at);
-    const lh_places_options o = {.size = sizeof o,
+    const lh_host_placement_options o = {.size = sizeof o,
                                  .n_replicas = bad ? 1000 : 2};
-    lh_status status = CALL(lh_places_make(pipeline, &o, &out, &err), out);
+    lh_status status = CALL(lh_host_placement_make(pipeline, &o, &out, &err), out);
     if (status != LH_OK)
         return status;
-    status = CALL(lh_places_pipeline(out, NULL, NULL, &at, &err), at);
+    status = CALL(lh_host_placement_pipeline(out, NULL, NULL, &at, &err), at);
     if (status == LH_OK)
         lh_pipeline_free(at);
-    lh_places_free(out);
+    lh_host_placement_free(out);
     return status;
 }
 
 static lh_status moves_hosts(bool bad)
 {
-    POISONED(lh_exchange *, out);
-    lh_places *places = NULL;
+    POISONED(lh_host_exchange *, out);
+    lh_host_placement *places = NULL;
     const double slower[] = {1, bad ? 0 : 2};
-    const lh_hosts_now now = {.size = sizeof now, .slower = slower};
-    lh_status status = lh_places_make(pipeline, NULL, &places, &err);
+    const lh_host_slowdowns now = {.size = sizeof now, .pass_factors = slower};
+    lh_status status = lh_host_placement_make(pipeline, NULL, &places, &err);
     if (status == LH_OK)
         status = CALL(
-            lh_places_exchange(places, &now, schedule, NULL, &out, &err), out);
+            lh_host_placement_find_exchange(places, &now, schedule, NULL, &out, &err), out);
     if (status == LH_OK)
-        lh_exchange_free(out);
-    lh_places_free(places);
+        lh_host_exchange_free(out);
+    lh_host_placement_free(places);
     return status;
 }
 
@@ -42,7 +42,7 @@ static lh_status makes_layers(bool bad)
     const uint32_t numbers[] = {2, bad ? 0 : 3};
     POISONED(lh_layers *, out);
     POISONED(lh_pipeline *, at);
-    POISONED(lh_layer_move *, move);
+    POISONED(lh_layer_migration *, move);
     lh_status status = CALL(lh_layers_make(pipeline, numbers, &out, &err), out);
     if (status != LH_OK)
         return status;
@@ -50,10 +50,10 @@ static lh_status makes_layers(bool bad)
     if (status == LH_OK) {
         lh_pipeline_free(at);
         status = CALL(
-            lh_layers_find(out, pipeline, schedule, NULL, &move, &err), move);
+            lh_layers_find_partition(out, pipeline, schedule, NULL, &move, &err), move);
     }
     if (status == LH_OK)
-        lh_layer_move_free(move);
+        lh_layer_migration_free(move);
     lh_layers_free(out);
     return status;
 }
@@ -65,21 +65,21 @@ static lh_status plays_sharing(bool bad)
     lh_event e;
     lh_events events = slow_device(bad, &e);
     lh_layers *layers = NULL;
-    lh_course *course = NULL;
-    POISONED(lh_played *, out);
-    e.from = 2;
-    e.to = 12;
-    lh_adapt_play_options sharing = {.size = sizeof sharing};
+    lh_event_timeline *course = NULL;
+    POISONED(lh_emulation *, out);
+    e.first_step = 2;
+    e.end_step = 12;
+    lh_adapt_emulate_options sharing = {.size = sizeof sharing};
     lh_status status = lh_layers_make(pipeline, numbers, &layers, &err);
     sharing.layers = layers;
     if (status == LH_OK)
-        status = lh_course_make(pipeline, &events, NULL, &course, &err);
+        status = lh_event_timeline_make(pipeline, &events, NULL, &course, &err);
     if (status == LH_OK)
-        status = CALL(lh_adapt_play(course, schedule, &sharing, 16, &out, &err),
+        status = CALL(lh_adapt_emulate(course, schedule, &sharing, 16, &out, &err),
                       out);
     if (status == LH_OK)
-        lh_played_free(out);
-    lh_course_free(course);
+        lh_emulation_free(out);
+    lh_event_timeline_free(course);
     lh_layers_free(layers);
     return status;
 }
@@ -88,35 +88,35 @@ static lh_status plays_sharing(bool bad)
 static lh_status plays_moving(bool bad)
 {
     static const char *const link = "h0-h1";
-    const lh_event e = {.from = 2,
-                        .to = 20,
+    const lh_event e = {.first_step = 2,
+                        .end_step = 20,
                         .n_links = 1,
                         .links = &link,
                         .latency_ns = bad ? -1 : 100000000,
-                        .latency_times = 1,
-                        .transfer_times = 1,
-                        .slower = 1,
+                        .latency_factor = 1,
+                        .transfer_factor = 1,
+                        .slowdown = 1,
                         .device = LH_NONE,
                         .rank = LH_NONE};
     const lh_events events = {"events", 1, &e};
-    const lh_places_options two = {.size = sizeof two, .n_replicas = 2};
-    lh_places *places = NULL;
-    lh_course *course = NULL;
-    POISONED(lh_played *, out);
-    lh_course_options o = {.size = sizeof o};
-    const lh_adapt_play_options moving = {.size = sizeof moving,
+    const lh_host_placement_options two = {.size = sizeof two, .n_replicas = 2};
+    lh_host_placement *places = NULL;
+    lh_event_timeline *course = NULL;
+    POISONED(lh_emulation *, out);
+    lh_event_timeline_options o = {.size = sizeof o};
+    const lh_adapt_emulate_options moving = {.size = sizeof moving,
                                           .exchange = true};
-    lh_status status = lh_places_make(pipeline, &two, &places, &err);
-    o.places = places;
+    lh_status status = lh_host_placement_make(pipeline, &two, &places, &err);
+    o.placement = places;
     if (status == LH_OK)
-        status = lh_course_make(pipeline, &events, &o, &course, &err);
+        status = lh_event_timeline_make(pipeline, &events, &o, &course, &err);
     if (status == LH_OK)
         status =
-            CALL(lh_adapt_play(course, schedule, &moving, 16, &out, &err), out);
+            CALL(lh_adapt_emulate(course, schedule, &moving, 16, &out, &err), out);
     if (status == LH_OK)
-        lh_played_free(out);
-    lh_course_free(course);
-    lh_places_free(places);
+        lh_emulation_free(out);
+    lh_event_timeline_free(course);
+    lh_host_placement_free(places);
     return status;
 }
 

@@ -45,7 +45,7 @@ void cli_progress_end(void)
 {
 }
 
-void cli_progress_wipe(void)
+void cli_progress_erase(void)
 {
 }
 
@@ -69,7 +69,7 @@ uint32_t cli_interrupts_end(void)
     return 0;
 }
 
-void cli_hold_signals(void)
+void cli_defer_signals(void)
 {
 }
 

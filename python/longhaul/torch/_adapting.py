@@ -320,12 +320,12 @@ class Leader:
             self._monitor,
         )
         n = ffi.new("uint32_t *")
-        events = lib.lh_monitor_going_on(self._monitor, n)
+        events = lib.lh_monitor_active_events(self._monitor, n)
         left = (1 << 64) - 1
         if self._how.steps is not None:
             left = max(self._how.steps - step - 1, 0)
         given = options(
-            "lh_adapt_now",
+            "lh_adapt_input",
             pipeline=now,
             n_events=n[0],
             events=events,
@@ -342,7 +342,7 @@ class Leader:
         order = self._course.lowered(decision.schedule, name, now)
         if self._how.same_sums and not order.adds_alike(self._order):
             log.info("adapt: %s adds gradients in another order", name)
-            try_call(lib.lh_adapt_answer, self._adapt, step + 1, False)
+            try_call(lib.lh_adapt_confirm, self._adapt, step + 1, False)
             return
         links: list[str] | None = None
         if self._how.staging_s is not None:
@@ -373,7 +373,7 @@ class Leader:
         """What became of the proposal, before `step` is learned from."""
         with self._lock:
             order, self._open = self._open, None
-        try_call(lib.lh_adapt_answer, self._adapt, step, followed)
+        try_call(lib.lh_adapt_confirm, self._adapt, step, followed)
         if followed and order is not None:
             self._order = order
-            try_call(lib.lh_monitor_follow, self._monitor, order.schedule)
+            try_call(lib.lh_monitor_set_schedule, self._monitor, order.schedule)

@@ -36,7 +36,7 @@ def injected(pipeline: Any, text: str) -> Any:
             pipeline = owned(
                 "lh_pipeline",
                 lib.lh_pipeline_free,
-                lib.lh_pipeline_inject,
+                lib.lh_pipeline_set_link_delay,
                 pipeline,
                 encoded(name),
                 delays["latency"],

@@ -122,7 +122,7 @@ class Course:
         whole = owned(
             "lh_schedule",
             lib.lh_schedule_free,
-            lib.lh_schedule_whole,
+            lib.lh_schedule_merge_parts,
             pipeline,
             schedule,
         )

@@ -62,10 +62,10 @@ def _producer(course: Course, order: Rows, one: Pass) -> Pass:
 
 
 def seen_of(course: Course, rows: Rows, step: int) -> Any:
-    """lh_seen of an iteration."""
+    """lh_observation of an iteration."""
     links = course.links()
-    passes = ffi.new("lh_seen_pass[]", len(rows))
-    messages = ffi.new("lh_seen_message[]", len(rows))
+    passes = ffi.new("lh_observed_pass[]", len(rows))
+    messages = ffi.new("lh_observed_message[]", len(rows))
     n = 0
     for i, (one, row) in enumerate(rows.items()):
         passes[i].ns = row.end_ns - row.could_ns
@@ -79,9 +79,9 @@ def seen_of(course: Course, rows: Rows, step: int) -> Any:
         _fill_message(messages[n], links[ends].number, row, rows[made])
         n += 1
     if not any(row.entered_ns for row in rows.values()):
-        try_call(lib.lh_seen_settle, course.pipeline, n, messages)
+        try_call(lib.lh_observation_estimate_entry, course.pipeline, n, messages)
     return options(
-        "lh_seen",
+        "lh_observation",
         step=step,
         n_passes=len(rows),
         passes=passes,

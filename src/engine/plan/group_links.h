@@ -11,7 +11,7 @@
  * also parts, expert_parts and part_waits_ns, for 4-byte elements where the
  * plan counts its own element size. If devices have different networks, the
  * slowest counts. */
-lh_status lhi_group_links(const lh_plan *plan, lh_train_model *model,
+lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
                           lh_error *err);
 
 #endif

@@ -32,25 +32,25 @@ static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
     return n;
 }
 
-lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
+lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
                             uint32_t **sites, lh_error *err)
 {
     const lh_choice *best = &plan->best;
     const lh_plan_elastic *elastic = best->elastic;
     uint32_t n = best->layout.data, context = best->layout.context;
     *sites = NULL;
-    model->whole_optimizer = best->zero == 0;
+    model->unsharded_optimizer = best->zero == 0;
     if (n > 1 && best->zero > 0 && best->layout.sharding > LH_SHARDING_FULL)
         LHI_TRY(make_sites(plan, sites, err));
     model->sites = *sites;
-    model->leaders =
+    model->reduce_by_leaders =
         *sites && best->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
-    model->by_layer =
+    model->per_layer_sharding =
         !elastic && best->zero >= 2 && context * count_sharers(*sites, n) > 1;
-    model->sharded_gradients = model->by_layer ? 1
+    model->sharded_gradients = model->per_layer_sharding ? 1
                                : elastic       ? elastic->gradients
                                                : 0;
-    model->sharded_parameters = model->by_layer && best->zero >= 3 ? 1
+    model->sharded_parameters = model->per_layer_sharding && best->zero >= 3 ? 1
                                 : elastic ? elastic->parameters
                                           : 0;
     return LH_OK;

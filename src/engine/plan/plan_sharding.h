@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers a plan's sharding to the training model. */
-#ifndef LHI_PLAN_SHARDING_H
-#define LHI_PLAN_SHARDING_H
+#ifndef LHI_ENGINE_PLAN_SHARDING_H
+#define LHI_ENGINE_PLAN_SHARDING_H
 
 #include <longhaul/engine.h>
 #include <longhaul/plan.h>
 
 /* Sets the model's sharding fields. *sites, which `model` then references, is
  * released with free(). LH_EUNSUPPORTED: the cpu device cannot run it. */
-lh_status lhi_plan_sharding(const lh_plan *plan, lh_train_model *model,
+lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
                             uint32_t **sites, lh_error *err);
 
 #endif

@@ -18,19 +18,19 @@ typedef struct path {
 } path;
 
 /* State while a profile is written. */
-typedef struct writing {
+typedef struct profile_writer {
     const lhi_plan_run *run;
-    const lhi_observed *seen;
+    const lhi_observed_means *seen;
     lhi_arena *mem;
-    lhi_places places;
+    lhi_layout_placement places;
     path *paths;
     uint32_t n_paths;
-} writing;
+} profile_writer;
 
 /* --- passes --- */
 
 /* Combined D and W passes are split in the planned proportion. */
-static void fill_times(const writing *w, uint32_t c, lh_profile_entry *out)
+static void fill_times(const profile_writer *w, uint32_t c, lh_profile_entry *out)
 {
     const double *ns = &w->seen->pass_ns[(size_t)c * (LH_B + 1)];
     const lh_chunk *chunk = lh_pipeline_chunk(w->run->pipeline, c);
@@ -41,7 +41,7 @@ static void fill_times(const writing *w, uint32_t c, lh_profile_entry *out)
     out->w_ns = llround(ns[LH_W] > 0 ? ns[LH_W] : ns[LH_B] * (1 - share));
 }
 
-static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
+static void fill_chunk(const profile_writer *w, uint32_t c, lh_profile_entry *out)
 {
     const lh_choice *best = &w->run->plan->best;
     uint32_t first;
@@ -58,10 +58,10 @@ static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
             w->run->plan->job->framework.no_sequence_parallel,
         .communication = true,
         .chunk = c,
-        .of = lh_pipeline_n_chunks(w->run->pipeline),
+        .n_chunks = lh_pipeline_n_chunks(w->run->pipeline),
         .static_bytes = llround(w->seen->state_bytes[c]),
-        .activation_bytes = w->seen->kept_bytes[c] > 0
-                                ? llround(w->seen->kept_bytes[c])
+        .activation_bytes = w->seen->activation_bytes[c] > 0
+                                ? llround(w->seen->activation_bytes[c])
                                 : LH_NOT_MEASURED,
     };
     if (best->recompute == LH_RECOMPUTE_MODULES)
@@ -72,10 +72,10 @@ static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
 
 /* --- links --- */
 
-static path *find_path(writing *w, uint32_t from, uint32_t to)
+static path *find_path(profile_writer *w, uint32_t from, uint32_t to)
 {
-    const lhi_rank_place *a = &w->places.ranks[from];
-    const lhi_rank_place *b = &w->places.ranks[to];
+    const lhi_rank_location *a = &w->places.ranks[from];
+    const lhi_rank_location *b = &w->places.ranks[to];
     const lh_job *job = w->run->plan->job;
     uint32_t per_node = job->datacenters[a->datacenter].gpus_per_node;
     path x = {LH_PATH_WAN, a->datacenter, b->datacenter, 0, 0, 0};
@@ -93,10 +93,10 @@ static path *find_path(writing *w, uint32_t from, uint32_t to)
 
 /* Adds a message between two stages: as measured in the run with a shared
  * clock, else from the unloaded measurement. */
-static void add_message(writing *w, uint32_t from, uint32_t to, double seen_ns,
+static void add_message(profile_writer *w, uint32_t from, uint32_t to, double seen_ns,
                         uint32_t boundary)
 {
-    const lhi_observed *o = w->seen;
+    const lhi_observed_means *o = w->seen;
     const lh_layout *l = &w->run->plan->best.layout;
     double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l) /
                    (l->tensor * l->context); /* each GPU sends its share */
@@ -107,7 +107,7 @@ static void add_message(writing *w, uint32_t from, uint32_t to, double seen_ns,
     x->n++;
 }
 
-static void add_messages(writing *w)
+static void add_messages(profile_writer *w)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
     for (uint32_t c = 0; c + 1 < n; c++) {
@@ -121,7 +121,7 @@ static void add_messages(writing *w)
 }
 
 /* Returns the bytes that the planner counts for a message on the path. */
-static double counted_bytes(const writing *w, const path *x)
+static double planner_bytes(const profile_writer *w, const path *x)
 {
     const lh_layout *l = &w->run->plan->best.layout;
     double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l);
@@ -130,11 +130,11 @@ static double counted_bytes(const writing *w, const path *x)
 
 /* Fits the link so that the planner reproduces the message time; on links
  * between datacenters the planner counts the bytes of all replicas. */
-static lh_profile_link link_of(const writing *w, const path *x)
+static lh_profile_link link_of(const profile_writer *w, const path *x)
 {
     const lh_job *job = w->run->plan->job;
     double beta = x->beta / x->n;
-    double alpha = x->ns / x->n - beta * counted_bytes(w, x);
+    double alpha = x->ns / x->n - beta * planner_bytes(w, x);
     lh_profile_link out = {.path = x->kind,
                            .alpha_ns = alpha > 0 ? llround(alpha) : 0,
                            .beta_ns_per_byte = beta};
@@ -151,12 +151,12 @@ static lh_profile_link link_of(const writing *w, const path *x)
 
 /* Builds the pipeline as the next plan will have it, with all durations from
  * the profile and data-parallel times from its links. */
-static lh_status plan_again(const writing *w, const lh_profile *profile,
+static lh_status make_next_pipeline(const profile_writer *w, const lh_profile *profile,
                             lh_pipeline **out, lh_error *err)
 {
     lh_job job = *w->run->plan->job;
-    const lhi_config config = lhi_config_of(&w->run->plan->best);
-    lhi_built built;
+    const lhi_config config = lhi_config_from_choice(&w->run->plan->best);
+    lhi_built_layout built;
     job.profile = profile;
     LHI_TRY(lhi_layout_build(&job, &config, &built, err));
     *out = built.pipeline;
@@ -165,7 +165,7 @@ static lh_status plan_again(const writing *w, const lh_profile *profile,
 
 /* Builds the pipeline if no link was measured: with the run's own links, which
  * may have been emulated with other delays than the job's. */
-static lh_status as_run(const writing *w, const lh_profile *profile,
+static lh_status make_run_pipeline(const profile_writer *w, const lh_profile *profile,
                         lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -185,12 +185,12 @@ static lh_status as_run(const writing *w, const lh_profile *profile,
 
 /* Computes the iteration time beyond the simulation of the profile: the
  * optimizer, sums over ranks, and waits due to variation between passes. */
-static lh_status find_rest(writing *w, lh_profile *profile, lh_error *err)
+static lh_status compute_overhead(profile_writer *w, lh_profile *profile, lh_error *err)
 {
     lh_pipeline *pipeline;
     lh_exec *exec;
-    LHI_TRY(w->n_paths ? plan_again(w, profile, &pipeline, err)
-                       : as_run(w, profile, &pipeline, err));
+    LHI_TRY(w->n_paths ? make_next_pipeline(w, profile, &pipeline, err)
+                       : make_run_pipeline(w, profile, &pipeline, err));
     lh_status status =
         lh_exec_make(pipeline, w->run->schedule, w->run->exec, &exec, err);
     lh_pipeline_free(pipeline);
@@ -204,7 +204,7 @@ static lh_status find_rest(writing *w, lh_profile *profile, lh_error *err)
 
 /* --- profile --- */
 
-static lh_status write_profile(writing *w, lh_profile **out, lh_error *err)
+static lh_status write_profile(profile_writer *w, lh_profile **out, lh_error *err)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
     lh_profile_entry *entries = LHI_NEW(w->mem, lh_profile_entry, n);
@@ -231,14 +231,14 @@ static lh_status write_profile(writing *w, lh_profile **out, lh_error *err)
                        .n_links = w->n_paths,
                        .entries = entries,
                        .links = links};
-    LHI_TRY(find_rest(w, &made, err));
-    return lhi_profile_own(&made, out, err);
+    LHI_TRY(compute_overhead(w, &made, err));
+    return lhi_profile_copy(&made, out, err);
 }
 
-lh_status lhi_run_profile(const lhi_plan_run *run, const lhi_observed *observed,
+lh_status lhi_run_profile_make(const lhi_plan_run *run, const lhi_observed_means *observed,
                           lh_profile **out, lh_error *err)
 {
-    writing w = {.run = run, .seen = observed, .mem = lhi_arena_make(0)};
+    profile_writer w = {.run = run, .seen = observed, .mem = lhi_arena_make(0)};
     if (!w.mem)
         return lhi_fail_nomem(err);
     lh_status status = write_profile(&w, out, err);

@@ -16,7 +16,7 @@ typedef struct lhi_plan_run {
 } lhi_plan_run;
 
 /* Makes the profile; released with lh_profile_free(). */
-lh_status lhi_run_profile(const lhi_plan_run *run, const lhi_observed *observed,
+lh_status lhi_run_profile_make(const lhi_plan_run *run, const lhi_observed_means *observed,
                           lh_profile **out, lh_error *err);
 
 #endif

@@ -28,36 +28,36 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
 
 /* Checks whether the chunks were measured in a run with this pipeline: then the
  * durations already include sharing of processors. */
-static bool has_shared(const lh_plan *plan, const lh_pipeline *pipeline)
+static bool was_measured_shared(const lh_plan *plan, const lh_pipeline *pipeline)
 {
     const lh_profile *p = plan->job->profile;
     for (uint32_t i = 0; p && i < p->n_entries; i++)
         if (p->entries[i].kind == LH_PROFILE_CHUNK &&
-            p->entries[i].of == lh_pipeline_n_chunks(pipeline))
+            p->entries[i].n_chunks == lh_pipeline_n_chunks(pipeline))
             return true;
     return false;
 }
 
 /* On the cpu device adds the planned time after the pipeline: the optimizer and
  * overhead once per iteration. */
-static lh_status add_end(const lhi_plan_run *run, lh_train_result *r,
+static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
                          lh_error *err)
 {
     const lh_plan *plan = run->plan;
     int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
-    if (has_shared(plan, run->pipeline))
+    if (was_measured_shared(plan, run->pipeline))
         r->predicted_ns = r->unshared_ns;
     r->predicted_ns += end_ns;
     r->unshared_ns += end_ns;
-    if (plan->account)
-        r->planned_exchange_ns = plan->account->inside_ns;
+    if (plan->breakdown)
+        r->planned_exchange_ns = plan->breakdown->intra_layer_ns;
     if (r->median_ns > 0 && r->predicted_ns > 0)
         r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
-    const lhi_observed *observed = lhi_result_observed(r);
+    const lhi_observed_means *observed = lhi_result_observed_means(r);
     lh_profile *profile;
     if (!observed)
         return LH_OK;
-    LHI_TRY(lhi_run_profile(run, observed, &profile, err));
+    LHI_TRY(lhi_run_profile_make(run, observed, &profile, err));
     lhi_result_take_profile(r, profile);
     return LH_OK;
 }
@@ -159,7 +159,7 @@ static const struct {
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
 /* Returns the number of layers in a chunk that recompute the operation. */
-static uint32_t layers_again(const lh_plan_elastic *e, const char *operation,
+static uint32_t count_recomputed_layers(const lh_plan_elastic *e, const char *operation,
                              uint32_t chunk)
 {
     for (uint32_t i = 0; i < e->n_recomputed; i++)
@@ -216,7 +216,7 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
             of_part[i] = UINT32_MAX;
         for (uint32_t k = 0; k < N_OPERATIONS; k++) {
             uint32_t *made = &of_part[operations[k].part];
-            uint32_t here = layers_again(e, operations[k].name, c);
+            uint32_t here = count_recomputed_layers(e, operations[k].name, c);
             if (!has_operation(plan->job->model, k))
                 continue;
             if (*made != UINT32_MAX && *made != here)
@@ -268,7 +268,7 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
 }
 
 /* Lists the recomputed parts per layer of the model and of its MTP modules. */
-static lh_status list_again(const lh_plan *plan, uint32_t n_chunks,
+static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
                             uint32_t *again, lh_error *err)
 {
     uint32_t cheap = 1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM |
@@ -294,13 +294,13 @@ static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
     for (uint32_t c = 0; offload && c < n_chunks; c++) {
         uint32_t first, n;
         lh_plan_layers(plan, c, &first, &n);
-        for (uint32_t i = 0; i < lhi_offload_layers(plan->job, n); i++)
+        for (uint32_t i = 0; i < lhi_count_offloaded_layers(plan->job, n); i++)
             offload[first + i] = true;
     }
     return offload;
 }
 
-static void take_degrees(const lh_plan *plan, lh_train_model *m)
+static void set_degrees(const lh_plan *plan, lh_train_model *m)
 {
     const lh_layout *l = &plan->best.layout;
     m->replicas = l->data;
@@ -328,7 +328,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            lh_error *err)
 {
     lh_train_model m;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, given, err));
     LHI_TRY(check_optimizer(plan, &m, err));
     LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
@@ -340,25 +340,25 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     bool *offload = list_offload(plan, n_chunks);
     uint32_t *sites = NULL, *nodes = NULL;
     lh_status status = first && again && offload
-                           ? list_again(plan, n_chunks, again, err)
+                           ? list_recomputed(plan, n_chunks, again, err)
                            : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_plan_sharding(plan, &m, &sites, err);
+        status = lhi_plan_set_sharding(plan, &m, &sites, err);
     if (status == LH_OK)
         status = list_nodes(plan, &nodes, err);
     m.nodes = nodes;
     if (status == LH_OK)
-        status = lhi_group_links(plan, &m, err);
+        status = lhi_plan_set_group_links(plan, &m, err);
     if (status == LH_OK) {
         m.model = model;
         m.first_layers = first;
-        m.again = again;
+        m.recompute = again;
         m.offload = offload;
         m.micro_batch = plan->best.layout.micro_batch;
         m.sequence = plan->job->training.sequence;
-        take_degrees(plan, &m);
+        set_degrees(plan, &m);
         m.dropout = lhi_job_dropout(plan->job);
-        m.balance = lhi_job_balance_loss(plan->job);
+        m.balance_loss = lhi_job_balance_loss(plan->job);
         m.balance_bias = lhi_job_balance_bias(plan->job);
         m.expert_capacity = plan->job->training.expert_capacity;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
@@ -377,8 +377,8 @@ lh_status lh_train_plan(const lh_plan *plan,
 {
     lh_train_plan_options o;
     lh_train_options run;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_plan_options, &o, options, err));
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_options, &run, o.run, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_plan_options, &o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_options, &run, o.run, err));
     if (o.device != LH_TRAIN_CPU && o.device != LH_TRAIN_TIMED)
         return lhi_fail(err, LH_EINVAL, "there is no device %d to train on",
                         (int)o.device);
@@ -398,7 +398,7 @@ lh_status lh_train_plan(const lh_plan *plan,
         return status;
     made->utilisation = utilisation(plan, made->median_ns);
     if (o.device == LH_TRAIN_CPU)
-        status = add_end(&(lhi_plan_run){plan, pipeline, schedule, o.exec},
+        status = add_planned_end(&(lhi_plan_run){plan, pipeline, schedule, o.exec},
                          made, err);
     if (status != LH_OK) {
         lh_train_result_free(made);

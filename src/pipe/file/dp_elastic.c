@@ -9,7 +9,7 @@
 
 /* Nominal parameter count to which shares apply, since a pipeline has no
  * parameters. */
-#define WHOLE INT64_C(1000000000000)
+#define NOMINAL_PARAMS INT64_C(1000000000000)
 
 /* The values of the shorthand. */
 typedef struct elastic_text {
@@ -19,10 +19,10 @@ typedef struct elastic_text {
     uint32_t scatter, forward, backward;
 } elastic_text;
 
-static lh_status check_share(const lhi_reading *r, const lhi_node *map,
+static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
                              const char *key, double share, lh_error *err)
 {
-    const lhi_node *node = lhi_find(map, key);
+    const lhi_node *node = lhi_node_find(map, key);
     if (share < 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "a share of %.15g is %.15g less than none", share,
@@ -34,57 +34,57 @@ static lh_status check_share(const lhi_reading *r, const lhi_node *map,
     return LH_OK;
 }
 
-static int64_t params_of(double share)
+static int64_t share_to_params(double share)
 {
-    return llround(share * (double)WHOLE);
+    return llround(share * (double)NOMINAL_PARAMS);
 }
 
-static lh_status check_shares(const lhi_reading *r, const lhi_node *map,
+static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
     const elastic_text *e = it;
     LHI_TRY(check_share(r, map, "gradients", e->gradients, err));
     LHI_TRY(check_share(r, map, "parameters", e->parameters, err));
-    double gradients = (double)params_of(e->gradients) / (double)WHOLE;
-    double parameters = (double)params_of(e->parameters) / (double)WHOLE;
+    double gradients = (double)share_to_params(e->gradients) / (double)NOMINAL_PARAMS;
+    double parameters = (double)share_to_params(e->parameters) / (double)NOMINAL_PARAMS;
     if (parameters <= gradients)
         return LH_OK;
     return lhi_doc_fail(
-        r->doc, lhi_find(map, "parameters"), err, LH_EINPUT,
+        r->doc, lhi_node_find(map, "parameters"), err, LH_EINPUT,
         "a share of %.12g is %.12g more than 'gradients', "
         "%.12g; ZeRO-3 shards both",
         parameters,
-        (double)(params_of(e->parameters) - params_of(e->gradients)) /
-            (double)WHOLE,
+        (double)(share_to_params(e->parameters) - share_to_params(e->gradients)) /
+            (double)NOMINAL_PARAMS,
         gradients);
 }
 
-static const lhi_field bucket_rows[] = {
-    {"scatter", LHI_WHOLE(elastic_text, scatter), .most = LH_MAX_MICROBATCHES,
-     .when = LHI_KEPT},
-    {"forward", LHI_WHOLE(elastic_text, forward), .most = LH_MAX_MICROBATCHES,
-     .when = LHI_KEPT},
-    {"backward", LHI_WHOLE(elastic_text, backward), .most = LH_MAX_MICROBATCHES,
-     .when = LHI_KEPT},
+static const lhi_schema_field bucket_rows[] = {
+    {"scatter", LHI_INTEGER(elastic_text, scatter), .most = LH_MAX_MICROBATCHES,
+     .when = LHI_DEFAULTED},
+    {"forward", LHI_INTEGER(elastic_text, forward), .most = LH_MAX_MICROBATCHES,
+     .when = LHI_DEFAULTED},
+    {"backward", LHI_INTEGER(elastic_text, backward), .most = LH_MAX_MICROBATCHES,
+     .when = LHI_DEFAULTED},
 };
-static const lhi_table bucket_table = {
+static const lhi_schema bucket_table = {
     LHI_ROWS("buckets", elastic_text, bucket_rows)};
 
-static const lhi_field elastic_rows[] = {
+static const lhi_schema_field elastic_rows[] = {
     {"transfer", LHI_TIME(elastic_text, transfer_ns)},
-    {"latency", LHI_TIME(elastic_text, latency_ns), .when = LHI_KEPT},
-    {NULL, LHI_SPREAD(elastic_text, groups), .table = &lhi_dp_groups_table},
+    {"latency", LHI_TIME(elastic_text, latency_ns), .when = LHI_DEFAULTED},
+    {NULL, LHI_INLINED(elastic_text, groups), .table = &lhi_dp_groups_schema},
     {"gradients", LHI_REAL(elastic_text, gradients), .low = -1e9, .high = 1e9,
-     .when = LHI_KEPT},
+     .when = LHI_DEFAULTED},
     {"parameters", LHI_REAL(elastic_text, parameters), .low = -1e9, .high = 1e9,
-     .when = LHI_KEPT},
-    {"buckets", LHI_PART(elastic_text), .table = &bucket_table,
-     .when = LHI_KEPT},
+     .when = LHI_DEFAULTED},
+    {"buckets", LHI_NESTED_MAP(elastic_text), .table = &bucket_table,
+     .when = LHI_DEFAULTED},
 };
-const lhi_table lhi_dp_elastic_table = {
+const lhi_schema lhi_dp_elastic_schema = {
     LHI_ROWS("elastic", elastic_text, elastic_rows), .check = check_shares};
 
-static lh_status need_loop(const lhi_reading *r, const lh_pipeline_desc *d,
+static lh_status require_loop(const lhi_read_context *r, const lh_pipeline_desc *d,
                            const lhi_node *node, lh_error *err)
 {
     uint32_t P = d->n_devices;
@@ -97,7 +97,7 @@ static lh_status need_loop(const lhi_reading *r, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-static lh_status copy_operations(const lhi_reading *r, const lhi_node *node,
+static lh_status copy_operations(const lhi_read_context *r, const lhi_node *node,
                                  const lh_dp_op *made, uint32_t n,
                                  lhi_pipeline_text *text, lh_error *err)
 {
@@ -115,7 +115,7 @@ static lh_status copy_operations(const lhi_reading *r, const lhi_node *node,
     return LH_OK;
 }
 
-static lh_status make_operations(const lhi_reading *r, const lhi_node *node,
+static lh_status build_operations(const lhi_read_context *r, const lhi_node *node,
                                  const lh_elastic_case *given,
                                  const lh_elastic_plan *wanted,
                                  lhi_pipeline_text *text, lh_error *err)
@@ -138,12 +138,12 @@ static lh_status make_operations(const lhi_reading *r, const lhi_node *node,
     return status;
 }
 
-static lh_status expand(const lhi_reading *r, const lhi_node *map,
+static lh_status expand(const lhi_read_context *r, const lhi_node *map,
                         const elastic_text *e, lhi_pipeline_text *text,
                         lh_error *err)
 {
     lh_pipeline_desc *d = &text->desc;
-    lh_chunk *chunks = lhi_own_chunks(r, text);
+    lh_chunk *chunks = lhi_pipeline_copy_chunks(r, text);
     if (!chunks)
         return lhi_fail_nomem(err);
     uint32_t P = d->n_devices;
@@ -155,13 +155,13 @@ static lh_status expand(const lhi_reading *r, const lhi_node *map,
                              .f_ns = f_ns > 0 ? f_ns : 1,
                              .b_ns = b_ns > 0 ? b_ns : 1,
                              .dp_ns = e->transfer_ns,
-                             .params = WHOLE};
+                             .params = NOMINAL_PARAMS};
     lh_elastic_plan wanted = {.n_enqueue = e->groups.n_enqueue,
                               .n_dequeue = e->groups.n_dequeue,
                               .enqueue = e->groups.enqueue,
                               .dequeue = e->groups.dequeue,
-                              .params_g = params_of(e->gradients),
-                              .params_p = params_of(e->parameters),
+                              .params_g = share_to_params(e->gradients),
+                              .params_p = share_to_params(e->parameters),
                               .scatter_buckets = e->scatter,
                               .forward_buckets = e->forward,
                               .backward_buckets = e->backward};
@@ -173,10 +173,10 @@ static lh_status expand(const lhi_reading *r, const lhi_node *map,
     d->n_dequeue = e->groups.n_dequeue;
     d->enqueue = e->groups.enqueue;
     d->dequeue = e->groups.dequeue;
-    return make_operations(r, map, &given, &wanted, text, err);
+    return build_operations(r, map, &given, &wanted, text, err);
 }
 
-lh_status lhi_dp_elastic_read(const lhi_reading *r, const lhi_node *map,
+lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
                               void *owner, lh_error *err)
 {
     lhi_pipeline_text *text = owner;
@@ -186,7 +186,7 @@ lh_status lhi_dp_elastic_read(const lhi_reading *r, const lhi_node *map,
                             "'elastic' makes chunks, operations and groups "
                             "itself and fetches all at once; keep it, or the "
                             "other keys");
-    LHI_TRY(lhi_fields_read(r, map, &lhi_dp_elastic_table, &e, err));
-    LHI_TRY(need_loop(r, &text->desc, map, err));
+    LHI_TRY(lhi_schema_read(r, map, &lhi_dp_elastic_schema, &e, err));
+    LHI_TRY(require_loop(r, &text->desc, map, err));
     return expand(r, map, &e, text, err);
 }

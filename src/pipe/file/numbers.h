@@ -12,10 +12,10 @@
 
 /* Appends the numbers, each followed by a space. A string is its length in
  * bytes, a colon, its bytes and a space; a missing one is "-1: ". */
-lh_status lhi_pipeline_add_numbers(const lh_pipeline *pipeline, lhi_text *out,
+lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,
                                    lh_error *err);
 /* Reads such a list. LH_EINPUT: it is malformed, or the pipeline is invalid. */
-lh_status lhi_pipeline_of_numbers(const char *text, size_t len,
+lh_status lhi_pipeline_deserialize(const char *text, size_t len,
                                   lh_pipeline **out, lh_error *err);
 
 #endif

@@ -19,7 +19,7 @@
 #include "pipe/file/schedule_csv.h"
 #include "pipe/pipeline_own.h"
 
-extern const lhi_table lhi_pipeline_table; /* for lhi_pipeline_text */
+extern const lhi_schema lhi_pipeline_schema; /* for lhi_pipeline_text */
 
 /* Reads a pipeline/1 map inside a larger document. */
 lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
@@ -74,36 +74,36 @@ typedef struct lhi_pipeline_text {
     lhi_pipeline_origin origin;
 } lhi_pipeline_text;
 
-extern const lhi_table lhi_work_table; /* lh_chunk: passes and memory */
-extern const lhi_table lhi_dp_groups_table;
+extern const lhi_schema lhi_chunk_schema; /* lh_chunk: passes and memory */
+extern const lhi_schema lhi_dp_groups_schema;
 
 /* Read the shorthands; used as a row's `read`. */
-lh_status lhi_uniform_read(const lhi_reading *r, const lhi_node *map,
+lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
                            void *text, lh_error *err);
 /* Reads `datacenters`. */
-lh_status lhi_datacenters_read(const lhi_reading *r, const lhi_node *map,
+lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
                                void *text, lh_error *err);
 /* Reads `elastic`. */
-lh_status lhi_dp_elastic_read(const lhi_reading *r, const lhi_node *map,
+lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
                               void *text, lh_error *err);
-extern const lhi_table lhi_uniform_table, lhi_datacenters_table,
-    lhi_dp_elastic_table;
+extern const lhi_schema lhi_uniform_schema, lhi_datacenters_schema,
+    lhi_dp_elastic_schema;
 
 /* Reads `data_parallel`: a list of chunks, or a map. */
-lh_status lhi_dp_read(const lhi_reading *r, const lhi_node *node, void *text,
+lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node, void *text,
                       lh_error *err);
 /* Writes `data_parallel`; returns NULL if allocation fails. */
 json_t *lhi_dp_write(const void *text, const void *context);
-extern const lhi_table lhi_dp_table;
+extern const lhi_schema lhi_dp_schema;
 
 /* Fails if no key has defined the chunks yet. */
-lh_status lhi_need_chunks(const lhi_reading *r, const lhi_pipeline_text *text,
+lh_status lhi_pipeline_require_chunks(const lhi_read_context *r, const lhi_pipeline_text *text,
                           const lhi_node *map, lh_error *err);
 /* Returns a modifiable copy of the chunks; NULL if allocation fails. */
-lh_chunk *lhi_own_chunks(const lhi_reading *r, lhi_pipeline_text *text);
+lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r, lhi_pipeline_text *text);
 /* Returns an array with the items of a list, for messages; NULL if allocation
  * fails. */
-const lhi_node **lhi_items(const lhi_reading *r, const lhi_node *list);
+const lhi_node **lhi_list_nodes(const lhi_read_context *r, const lhi_node *list);
 
 /* Reads `rows` and `link_orders` from a map in another file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,

@@ -8,39 +8,39 @@
 
 /* --- chunks and links ---------------------------------------------------- */
 
-static const lhi_field chunk_rows[] = {
-    {"device", LHI_WHOLE(lh_chunk, device), .most = LH_MAX_DEVICES - 1},
-    {NULL, LHI_SPREAD_PART(lh_chunk), .table = &lhi_work_table},
+static const lhi_schema_field chunk_rows[] = {
+    {"device", LHI_INTEGER(lh_chunk, device), .most = LH_MAX_DEVICES - 1},
+    {NULL, LHI_INLINED_TABLE(lh_chunk), .table = &lhi_chunk_schema},
 };
-static const lhi_table chunk_table = {LHI_ROWS("chunk", lh_chunk, chunk_rows)};
+static const lhi_schema chunk_table = {LHI_ROWS("chunk", lh_chunk, chunk_rows)};
 
-static const lhi_field link_rows[] = {
-    {"from", LHI_WHOLE(lh_link, from), .most = LH_MAX_DEVICES - 1},
-    {"to", LHI_WHOLE(lh_link, to), .most = LH_MAX_DEVICES - 1},
-    {"latency", LHI_TIME(lh_link, latency_ns), .when = LHI_KEPT},
-    {"transfer", LHI_TIME(lh_link, transfer_ns), .when = LHI_KEPT},
-    {"name", LHI_TEXT(lh_link, name), .least = 1, .when = LHI_LEFT_OUT},
+static const lhi_schema_field link_rows[] = {
+    {"from", LHI_INTEGER(lh_link, from), .most = LH_MAX_DEVICES - 1},
+    {"to", LHI_INTEGER(lh_link, to), .most = LH_MAX_DEVICES - 1},
+    {"latency", LHI_TIME(lh_link, latency_ns), .when = LHI_DEFAULTED},
+    {"transfer", LHI_TIME(lh_link, transfer_ns), .when = LHI_DEFAULTED},
+    {"name", LHI_STRING(lh_link, name), .least = 1, .when = LHI_OPTIONAL},
 };
-static const lhi_table link_table = {LHI_ROWS("link", lh_link, link_rows)};
+static const lhi_schema link_table = {LHI_ROWS("link", lh_link, link_rows)};
 
 /* --- sites and limits ---------------------------------------------------- */
 
-static int64_t last_device(const lhi_reading *r)
+static int64_t last_device(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
     return (int64_t)text->desc.n_devices - 1;
 }
 
-static const lhi_field site_rows[] = {
-    {"name", LHI_TEXT(lhi_site_text, name), .least = 1},
-    {"devices", LHI_LIST(lhi_site_text, devices, n_devices), .of = LHI_F_WHOLE,
-     .most = LH_MAX_DEVICES - 1, .most_here = last_device},
+static const lhi_schema_field site_rows[] = {
+    {"name", LHI_STRING(lhi_site_text, name), .least = 1},
+    {"devices", LHI_LIST(lhi_site_text, devices, n_devices), .item_type = LHI_FIELD_INTEGER,
+     .most = LH_MAX_DEVICES - 1, .find_most = last_device},
 };
-static const lhi_table site_table = {
+static const lhi_schema site_table = {
     LHI_ROWS("site", lhi_site_text, site_rows)};
 
 /* Assigns every device to exactly one site. */
-static lh_status place_devices(const lhi_reading *r, const lhi_node *list,
+static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
                                lhi_pipeline_text *text, lh_error *err)
 {
     uint32_t P = text->desc.n_devices, placed = 0;
@@ -51,11 +51,11 @@ static lh_status place_devices(const lhi_reading *r, const lhi_node *list,
     for (uint32_t d = 0; d < P; d++)
         at[d] = LH_NONE;
     for (const lhi_node *n = list->first; n; n = n->next) {
-        const lhi_node *devices = lhi_find(n, "devices");
+        const lhi_node *devices = lhi_node_find(n, "devices");
         sites[n->index].name = text->sites[n->index].name;
         for (const lhi_node *d = devices->first; d; d = d->next) {
             uint32_t device;
-            LHI_TRY(lhi_get_u32(r->doc, d, 0, P - 1, &device, err));
+            LHI_TRY(lhi_node_get_u32(r->doc, d, 0, P - 1, &device, err));
             if (at[device] != LH_NONE)
                 return lhi_doc_fail(r->doc, d, err, LH_EINPUT,
                                     "device %" PRIu32 " is at two sites",
@@ -100,7 +100,7 @@ static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
 }
 
 /* Reads the memory limits: one number for all devices, or one each. */
-static lh_status read_limits(const lhi_reading *r, const lhi_node *node,
+static lh_status read_limits(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
     lh_pipeline_desc *d = &((lhi_pipeline_text *)owner)->desc;
@@ -115,7 +115,7 @@ static lh_status read_limits(const lhi_reading *r, const lhi_node *node,
                             node->n_items, d->n_devices);
     const lhi_node *each = list ? node->first : node;
     for (uint32_t i = 0; i < d->n_devices; i++) {
-        LHI_TRY(lhi_get_int(r->doc, each, 0, INT64_MAX, &limits[i], err));
+        LHI_TRY(lhi_node_get_int(r->doc, each, 0, INT64_MAX, &limits[i], err));
         each = list ? each->next : node;
     }
     d->memory_limits = limits;
@@ -124,10 +124,10 @@ static lh_status read_limits(const lhi_reading *r, const lhi_node *node,
 
 static json_t *write_limits(const void *owner, const void *context)
 {
-    static const lhi_field row = {.of = LHI_F_WHOLE, .width = sizeof(int64_t)};
+    static const lhi_schema_field row = {.item_type = LHI_FIELD_INTEGER, .width = sizeof(int64_t)};
     const lh_pipeline_desc *d = &((const lhi_pipeline_text *)owner)->desc;
     return d->memory_limits
-               ? lhi_list_write(&row, d->memory_limits, d->n_devices, context)
+               ? lhi_schema_write_list(&row, d->memory_limits, d->n_devices, context)
                : json_null();
 }
 
@@ -135,52 +135,52 @@ static json_t *write_limits(const void *owner, const void *context)
 
 static const char *const backwards[] = {"split", "joint", NULL};
 
-static lh_status check_whole(const lhi_reading *r, const lhi_node *map,
+static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
     lhi_pipeline_text *text = it;
-    const lhi_node *sites = lhi_find(map, "sites");
-    LHI_TRY(lhi_need_chunks(r, text, map, err));
+    const lhi_node *sites = lhi_node_find(map, "sites");
+    LHI_TRY(lhi_pipeline_require_chunks(r, text, map, err));
     if (sites && text->desc.n_sites)
         return lhi_doc_fail(r->doc, sites, err, LH_EINPUT,
                             "'datacenters' has named the sites already; "
                             "keep one of the two");
-    return sites ? place_devices(r, sites, text, err) : LH_OK;
+    return sites ? assign_sites(r, sites, text, err) : LH_OK;
 }
 
-static const lhi_field pipeline_rows[] = {
-    {"longhaul", LHI_OWN(lhi_pipeline_text), .form = "pipeline/1",
-     .when = LHI_KEPT},
-    {"time_unit", LHI_OWN(lhi_pipeline_text), .form = "ns", .when = LHI_KEPT},
-    {"microbatches", LHI_WHOLE(lhi_pipeline_text, desc.n_microbatches),
+static const lhi_schema_field pipeline_rows[] = {
+    {"longhaul", LHI_CUSTOM(lhi_pipeline_text), .description = "pipeline/1",
+     .when = LHI_DEFAULTED},
+    {"time_unit", LHI_CUSTOM(lhi_pipeline_text), .description = "ns", .when = LHI_DEFAULTED},
+    {"microbatches", LHI_INTEGER(lhi_pipeline_text, desc.n_microbatches),
      .least = 1, .most = LH_MAX_MICROBATCHES},
-    {"devices", LHI_WHOLE(lhi_pipeline_text, desc.n_devices), .least = 1,
+    {"devices", LHI_INTEGER(lhi_pipeline_text, desc.n_devices), .least = 1,
      .most = LH_MAX_DEVICES},
-    {"backward", LHI_NAME(lhi_pipeline_text, desc.joint), .names = backwards,
-     .when = LHI_KEPT},
+    {"backward", LHI_ENUM(lhi_pipeline_text, desc.joint), .names = backwards,
+     .when = LHI_DEFAULTED},
     {"chunks", LHI_LIST(lhi_pipeline_text, desc.chunks, desc.n_chunks),
-     .table = &chunk_table, .fewest = 1, .longest = LH_MAX_CHUNKS,
-     .when = LHI_KEPT},
-    {"uniform", LHI_OWN(lhi_pipeline_text), .read = lhi_uniform_read,
-     .table = &lhi_uniform_table, .when = LHI_LEFT_OUT},
+     .table = &chunk_table, .min_items = 1, .max_items = LH_MAX_CHUNKS,
+     .when = LHI_DEFAULTED},
+    {"uniform", LHI_CUSTOM(lhi_pipeline_text), .read = lhi_uniform_read,
+     .table = &lhi_uniform_schema, .when = LHI_OPTIONAL},
     {"links", LHI_LIST(lhi_pipeline_text, desc.links, desc.n_links),
-     .table = &link_table, .when = LHI_KEPT},
-    {"datacenters", LHI_OWN(lhi_pipeline_text), .read = lhi_datacenters_read,
-     .table = &lhi_datacenters_table, .when = LHI_LEFT_OUT},
+     .table = &link_table, .when = LHI_DEFAULTED},
+    {"datacenters", LHI_CUSTOM(lhi_pipeline_text), .read = lhi_datacenters_read,
+     .table = &lhi_datacenters_schema, .when = LHI_OPTIONAL},
     {"sites", LHI_LIST(lhi_pipeline_text, sites, n_sites), .table = &site_table,
-     .when = LHI_LEFT_OUT},
-    {"memory_limit", LHI_OWN(lhi_pipeline_text), .read = read_limits,
-     .write = write_limits, .when = LHI_LEFT_OUT},
-    {"memory_unit", LHI_TEXT(lhi_pipeline_text, desc.memory_unit), .least = 1,
-     .when = LHI_LEFT_OUT},
-    {"receives", LHI_NAME(lhi_pipeline_text, desc.receives),
-     .names = lhi_receives_names, .when = LHI_LEFT_OUT},
-    {"data_parallel", LHI_OWN(lhi_pipeline_text), .read = lhi_dp_read,
-     .write = lhi_dp_write, .table = &lhi_dp_table, .when = LHI_LEFT_OUT},
+     .when = LHI_OPTIONAL},
+    {"memory_limit", LHI_CUSTOM(lhi_pipeline_text), .read = read_limits,
+     .write = write_limits, .when = LHI_OPTIONAL},
+    {"memory_unit", LHI_STRING(lhi_pipeline_text, desc.memory_unit), .least = 1,
+     .when = LHI_OPTIONAL},
+    {"receives", LHI_ENUM(lhi_pipeline_text, desc.receives),
+     .names = lhi_receives_names, .when = LHI_OPTIONAL},
+    {"data_parallel", LHI_CUSTOM(lhi_pipeline_text), .read = lhi_dp_read,
+     .write = lhi_dp_write, .table = &lhi_dp_schema, .when = LHI_OPTIONAL},
 };
-const lhi_table lhi_pipeline_table = {
+const lhi_schema lhi_pipeline_schema = {
     LHI_ROWS("pipeline", lhi_pipeline_text, pipeline_rows),
-    .check = check_whole};
+    .check = check_pipeline};
 
 /* --- reading ------------------------------------------------------------- */
 
@@ -188,17 +188,17 @@ static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_pipeline_text *text,
                            lh_error *err)
 {
-    lhi_reading r = {.doc = doc, .mem = mem, .context = text};
+    lhi_read_context r = {.doc = doc, .mem = mem, .context = text};
     *text = (lhi_pipeline_text){
         .desc.size = sizeof text->desc, .prefetch = -1, .origin.doc = doc};
-    LHI_TRY(lhi_want_map(doc, map, err));
-    LHI_TRY(lhi_get_time_unit(doc, map, &r.unit_ns, err));
-    LHI_TRY(lhi_fields_read(&r, map, &lhi_pipeline_table, text, err));
-    const lhi_node *chunks = lhi_find(map, "chunks");
-    const lhi_node *links = lhi_find(map, "links");
-    if (chunks && !(text->origin.chunk_nodes = lhi_items(&r, chunks)))
+    LHI_TRY(lhi_node_check_map(doc, map, err));
+    LHI_TRY(lhi_node_get_time_unit(doc, map, &r.unit_ns, err));
+    LHI_TRY(lhi_schema_read(&r, map, &lhi_pipeline_schema, text, err));
+    const lhi_node *chunks = lhi_node_find(map, "chunks");
+    const lhi_node *links = lhi_node_find(map, "links");
+    if (chunks && !(text->origin.chunk_nodes = lhi_list_nodes(&r, chunks)))
         return lhi_fail_nomem(err);
-    if (links && !(text->origin.link_nodes = lhi_items(&r, links)))
+    if (links && !(text->origin.link_nodes = lhi_list_nodes(&r, links)))
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -219,7 +219,7 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
 
 static lh_status from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
 {
-    lh_status status = lhi_want_format(doc, "pipeline", 1, err);
+    lh_status status = lhi_doc_check_format(doc, "pipeline", 1, err);
     if (status == LH_OK)
         status = lhi_pipeline_from_node(doc, doc->root, out, err);
     lhi_doc_free(doc);
@@ -296,7 +296,7 @@ static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-static lh_status text_of(const lh_pipeline *p, lhi_arena *mem,
+static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
                          lhi_pipeline_text *text, lh_error *err)
 {
     lh_pipeline_desc *d = &text->desc;
@@ -304,7 +304,7 @@ static lh_status text_of(const lh_pipeline *p, lhi_arena *mem,
     LHI_TRY(lh_pipeline_describe(p, d, err));
     text->n_ops = d->n_dp_ops;
     text->ops = d->dp_ops;
-    text->prefetch = (int64_t)d->first_gathers - 1;
+    text->prefetch = (int64_t)d->n_initial_gathers - 1;
     text->groups =
         (lhi_dp_groups){d->n_enqueue, d->n_dequeue, d->enqueue, d->dequeue};
     LHI_TRY(list_links(text, mem, err));
@@ -319,9 +319,9 @@ lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = text_of(pipeline, mem, &text, err);
+    lh_status status = build_text(pipeline, mem, &text, err);
     if (status == LH_OK &&
-        !(*out = lhi_fields_write(&lhi_pipeline_table, &text, &text)))
+        !(*out = lhi_schema_write(&lhi_pipeline_schema, &text, &text)))
         status = lhi_fail_nomem(err);
     lhi_arena_free(mem);
     return status;
@@ -332,5 +332,5 @@ lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
 {
     json_t *map;
     LHI_TRY(lhi_pipeline_to_json(pipeline, &map, err));
-    return lhi_json_text(map, text, len, err);
+    return lhi_json_format(map, text, len, err);
 }

@@ -9,10 +9,10 @@
 #include <string.h>
 
 /* Rejects a shorthand together with the key that it replaces. */
-static lh_status refuse_both(const lhi_reading *r, const lhi_node *node,
+static lh_status reject_both(const lhi_read_context *r, const lhi_node *node,
                              const char *other, lh_error *err)
 {
-    if (!lhi_find(node->parent, other))
+    if (!lhi_node_find(node->parent, other))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "'%s' and '%s' exclude each other; keep one", other,
@@ -30,7 +30,7 @@ typedef struct uniform_text {
 enum { UD, LOOP, WAVE };
 static const char *const placements[] = {"ud", "loop", "wave", NULL};
 
-static lh_status check_uniform(const lhi_reading *r, const lhi_node *map,
+static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
     const lhi_pipeline_text *text = r->context;
@@ -52,23 +52,23 @@ static lh_status check_uniform(const lhi_reading *r, const lhi_node *map,
     return LH_OK;
 }
 
-static const lhi_field uniform_rows[] = {
-    {"placement", LHI_NAME(uniform_text, placement), .names = placements,
-     .when = LHI_KEPT},
-    {"chunks_per_device", LHI_WHOLE(uniform_text, chunks_per_device),
-     .least = 1, .most = LH_MAX_CHUNKS, .when = LHI_KEPT},
-    {NULL, LHI_SPREAD(uniform_text, model), .table = &lhi_work_table},
+static const lhi_schema_field uniform_rows[] = {
+    {"placement", LHI_ENUM(uniform_text, placement), .names = placements,
+     .when = LHI_DEFAULTED},
+    {"chunks_per_device", LHI_INTEGER(uniform_text, chunks_per_device),
+     .least = 1, .most = LH_MAX_CHUNKS, .when = LHI_DEFAULTED},
+    {NULL, LHI_INLINED(uniform_text, model), .table = &lhi_chunk_schema},
 };
-const lhi_table lhi_uniform_table = {
+const lhi_schema lhi_uniform_schema = {
     LHI_ROWS("uniform", uniform_text, uniform_rows), .check = check_uniform};
 
-lh_status lhi_uniform_read(const lhi_reading *r, const lhi_node *map,
+lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
                            void *owner, lh_error *err)
 {
     lh_pipeline_desc *d = &((lhi_pipeline_text *)owner)->desc;
     uniform_text u = {0};
-    LHI_TRY(refuse_both(r, map, "chunks", err));
-    LHI_TRY(lhi_fields_read(r, map, &lhi_uniform_table, &u, err));
+    LHI_TRY(reject_both(r, map, "chunks", err));
+    LHI_TRY(lhi_schema_read(r, map, &lhi_uniform_schema, &u, err));
     uint32_t v = u.chunks_per_device, P = d->n_devices;
     lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, (size_t)P * v);
     if (!chunks)
@@ -95,14 +95,14 @@ typedef struct datacenters_text {
     lh_link model; /* between two datacenters */
 } datacenters_text;
 
-static const lhi_field datacenters_rows[] = {
-    {"count", LHI_WHOLE(datacenters_text, count), .least = 1,
+static const lhi_schema_field datacenters_rows[] = {
+    {"count", LHI_INTEGER(datacenters_text, count), .least = 1,
      .most = LH_MAX_DEVICES},
-    {"latency", LHI_TIME(datacenters_text, model.latency_ns), .when = LHI_KEPT},
+    {"latency", LHI_TIME(datacenters_text, model.latency_ns), .when = LHI_DEFAULTED},
     {"transfer", LHI_TIME(datacenters_text, model.transfer_ns),
-     .when = LHI_KEPT},
+     .when = LHI_DEFAULTED},
 };
-const lhi_table lhi_datacenters_table = {
+const lhi_schema lhi_datacenters_schema = {
     LHI_ROWS("datacenters", datacenters_text, datacenters_rows)};
 
 /* Two devices with neighbouring chunks, in one direction. */
@@ -128,7 +128,7 @@ static int compare_nth(const void *a, const void *b)
 
 /* Finds the pairs of devices in different groups with neighbouring chunks, each
  * once (a wave visits each twice), in chunk order. */
-static uint32_t pair_up(const lh_pipeline_desc *d, const uint32_t *group,
+static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                         pair *pairs)
 {
     uint32_t n = 0, kept = 0;
@@ -157,7 +157,7 @@ static uint32_t pair_up(const lh_pipeline_desc *d, const uint32_t *group,
 /* Creates one link per pair of neighbouring chunks in different groups. Links
  * between the same ordered pair of groups share a name, and hence a resource.
  */
-static lh_status link_groups(const lhi_reading *r, lh_pipeline_desc *d,
+static lh_status link_groups(const lhi_read_context *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,
                              lh_error *err)
 {
@@ -165,7 +165,7 @@ static lh_status link_groups(const lhi_reading *r, lh_pipeline_desc *d,
     pair *pairs = LHI_NEW(r->mem, pair, most);
     if (!pairs)
         return lhi_fail_nomem(err);
-    uint32_t n = pair_up(d, group, pairs);
+    uint32_t n = find_pairs(d, group, pairs);
     lh_link *links = LHI_NEW(r->mem, lh_link, n);
     if (!links)
         return lhi_fail_nomem(err);
@@ -185,17 +185,17 @@ static lh_status link_groups(const lhi_reading *r, lh_pipeline_desc *d,
     return LH_OK;
 }
 
-lh_status lhi_datacenters_read(const lhi_reading *r, const lhi_node *map,
+lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
                                void *owner, lh_error *err)
 {
     lhi_pipeline_text *text = owner;
     datacenters_text t = {0};
-    LHI_TRY(refuse_both(r, map, "links", err));
-    LHI_TRY(lhi_need_chunks(r, text, map->parent, err));
-    LHI_TRY(lhi_fields_read(r, map, &lhi_datacenters_table, &t, err));
+    LHI_TRY(reject_both(r, map, "links", err));
+    LHI_TRY(lhi_pipeline_require_chunks(r, text, map->parent, err));
+    LHI_TRY(lhi_schema_read(r, map, &lhi_datacenters_schema, &t, err));
     uint32_t P = text->desc.n_devices;
     if (P % t.count != 0)
-        return lhi_doc_fail(r->doc, lhi_find(map, "count"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "count"), err, LH_EINPUT,
                             "%" PRIu32 " devices do not split into %" PRIu32
                             " equal groups",
                             P, t.count);

@@ -50,7 +50,7 @@ static span cut(span *rest, char separator)
     return head;
 }
 
-static bool take_text(span *s, const char *text)
+static bool skip_text(span *s, const char *text)
 {
     size_t len = strlen(text);
     if ((size_t)(s->end - s->at) < len || memcmp(s->at, text, len) != 0)
@@ -59,14 +59,14 @@ static bool take_text(span *s, const char *text)
     return true;
 }
 
-static bool take_number(span *s, uint32_t below, uint32_t *out)
+static bool read_number(span *s, uint32_t below, uint32_t *out)
 {
-    const char *after = lhi_number_scan(s->at, s->end, below, out);
+    const char *after = lhi_scan_number(s->at, s->end, below, out);
     s->at = after ? after : s->at;
     return after;
 }
 
-static lh_status refuse(const reader *r, span cell, lh_error *err,
+static lh_status fail_cell(const reader *r, span cell, lh_error *err,
                         const char *why)
 {
     int len = (int)(cell.end - cell.at < 40 ? cell.end - cell.at : 40);
@@ -83,17 +83,17 @@ static bool is_communication(span s)
     static const char *const without[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD",
                                           NULL};
     uint32_t number;
-    if (!take_number(&s, LH_MAX_CHUNKS, &number))
+    if (!read_number(&s, LH_MAX_CHUNKS, &number))
         return false;
     for (int i = 0; with_microbatch[i]; i++) {
         span t = s;
-        if (take_text(&t, with_microbatch[i]))
-            return take_number(&t, LH_MAX_MICROBATCHES, &number) &&
+        if (skip_text(&t, with_microbatch[i]))
+            return read_number(&t, LH_MAX_MICROBATCHES, &number) &&
                    t.at == t.end;
     }
     for (int i = 0; without[i]; i++) {
         span t = s;
-        if (take_text(&t, without[i]))
+        if (skip_text(&t, without[i]))
             return t.at == t.end;
     }
     return false;
@@ -106,9 +106,9 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
         "must be <chunk><F|I|W|B><microbatch>, as 3F0, or a part of a W, as "
         "3W0:2/8";
     bool bad_cut = false;
-    if (lhi_pass_scan(cell.at, cell.end, out, &bad_cut) == cell.end)
+    if (lhi_scan_pass(cell.at, cell.end, out, &bad_cut) == cell.end)
         return LH_OK;
-    return refuse(r, cell, err,
+    return fail_cell(r, cell, err,
                   bad_cut ? "only a W is cut, into at least 2 parts counted "
                             "from 0"
                           : why);
@@ -132,8 +132,8 @@ static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
     }
     const char *close = memchr(cell.at, ')', (size_t)(cell.end - cell.at));
     span after = {close ? close + 1 : cell.end, cell.end};
-    if (!close || !take_text(&after, "OVERLAP_F_B") || after.at != after.end)
-        return refuse(r, cell, err,
+    if (!close || !skip_text(&after, "OVERLAP_F_B") || after.at != after.end)
+        return fail_cell(r, cell, err,
                       "must be (<pass>;<pass>)OVERLAP_F_B, as "
                       "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
@@ -231,7 +231,7 @@ static lh_status read_rows(lh_schedule *s, span text, const char *name,
 lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
                             lh_schedule **out, lh_error *err)
 {
-    LHI_TRY(lhi_input_check(len, name, LHI_INPUT_SCHEDULE, err));
+    LHI_TRY(lhi_input_check_size(len, name, LHI_INPUT_SCHEDULE, err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_schedule *s = mem ? LHI_NEW(mem, lh_schedule, 1) : NULL;
     if (!s) {
@@ -257,8 +257,8 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     r->cell = 1;
     span name = trim(cut(&row, ','));
     size_t len = (size_t)(name.end - name.at);
-    if (!lhi_link_name_ok(name.at, len))
-        return refuse(r, name, err, "must be the name of a link");
+    if (!lhi_is_link_name(name.at, len))
+        return fail_cell(r, name, err, "must be the name of a link");
     out->link = lhi_arena_strndup(s->mem, name.at, len);
     if (!out->link)
         return lhi_fail_nomem(err);
@@ -320,7 +320,7 @@ static char *links_path(const char *path)
     return links;
 }
 
-static lh_status read_links_beside(lh_schedule *s, const char *path,
+static lh_status read_links_file(lh_schedule *s, const char *path,
                                    lh_error *err)
 {
     char *links = links_path(path), *text;
@@ -360,7 +360,7 @@ lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
     lh_text_free(text);
     if (status != LH_OK)
         return status;
-    if (!fifo && (status = read_links_beside(s, path, err)) != LH_OK) {
+    if (!fifo && (status = read_links_file(s, path, err)) != LH_OK) {
         lh_schedule_free(s);
         return status;
     }
@@ -370,11 +370,11 @@ lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
 
 static void add_passes(lhi_text *out, const lh_pass *passes, uint32_t n)
 {
-    char cell[LH_PASS_TEXT];
+    char cell[LH_PASS_TEXT_SIZE];
     for (uint32_t i = 0; i < n; i++) {
         if (i)
             lhi_text_add(out, ",", 1);
-        lhi_text_puts(out, lh_pass_text(&passes[i], cell));
+        lhi_text_puts(out, lh_pass_format(&passes[i], cell));
     }
 }
 
@@ -410,7 +410,7 @@ lh_status lh_schedule_format_links(const lh_schedule *schedule, char **text,
     return lhi_text_take(&out, text, len, err);
 }
 
-static lh_status write_links_beside(const lh_schedule *schedule,
+static lh_status write_links_file(const lh_schedule *schedule,
                                     const char *path, lh_error *err)
 {
     char *text;
@@ -440,5 +440,5 @@ lh_status lh_schedule_write(const lh_schedule *schedule, const char *path,
     lh_text_free(text);
     if (status != LH_OK)
         return status;
-    return write_links_beside(schedule, path, err);
+    return write_links_file(schedule, path, err);
 }

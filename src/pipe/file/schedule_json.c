@@ -44,7 +44,7 @@ json_t *lhi_schedule_links_to_json(const lh_schedule *schedule)
 static lh_status join_lines(const lhi_doc *doc, const lhi_node *list,
                             lhi_text *text, lh_error *err)
 {
-    LHI_TRY(lhi_want_list(doc, list, err));
+    LHI_TRY(lhi_node_check_list(doc, list, err));
     for (const lhi_node *node = list->first; node; node = node->next) {
         if (node->kind != LHI_SCALAR || strchr(node->text, '\n'))
             return lhi_doc_fail(doc, node, err, LH_EINPUT,
@@ -60,15 +60,15 @@ static lh_status parse_lines(const lhi_doc *doc, const lhi_node *map,
                              lh_error *err)
 {
     const lhi_node *node;
-    LHI_TRY(lhi_need(doc, map, "rows", &node, err));
+    LHI_TRY(lhi_node_require(doc, map, "rows", &node, err));
     LHI_TRY(join_lines(doc, node, rows, err));
-    if ((node = lhi_find(map, "link_orders")))
+    if ((node = lhi_node_find(map, "link_orders")))
         LHI_TRY(join_lines(doc, node, links, err));
     lh_status status =
         lhi_schedule_parse_both(rows->data ? rows->data : "", rows->len,
                                 links->data, links->len, doc->file, out, err);
     if (status != LH_OK)
-        lhi_wrap(err, "%s:%u: schedule", doc->file, map->line);
+        lhi_fail_add_context(err, "%s:%u: schedule", doc->file, map->line);
     return status;
 }
 

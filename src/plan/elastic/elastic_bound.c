@@ -19,53 +19,53 @@
 #include <math.h>
 
 enum {
-    MOST_REGIONS = 256,    /* regions of sharding shares */
-    MOST_WARMING = 1 << 13 /* most first-group forwards that are timed */
+    MAX_REGIONS = 256,    /* regions of sharding shares */
+    MAX_WARMUP_FORWARDS = 1 << 13 /* most first-group forwards that are timed */
 };
 
 /* Position of a chunk on its stage. Before the first backward, all inner chunks
  * have equally many passes in flight; the first and the last chunk differ. */
-enum { FIRST, INNER, LAST, PLACES };
+enum { FIRST, INNER, LAST, N_POSITIONS };
 
 /* Memory use of one device before anything is sharded. */
-typedef struct stage {
-    double held;           /* bytes, independent of passes in flight */
-    double bytes[PLACES];  /* bytes per pass, all chunks at this position */
-    double layers[PLACES]; /* layers in these chunks */
-} stage;
+typedef struct stage_memory {
+    double static_bytes;           /* bytes, independent of passes in flight */
+    double bytes[N_POSITIONS];  /* bytes per pass, all chunks at this position */
+    double layers[N_POSITIONS]; /* layers in these chunks */
+} stage_memory;
 
 /* Least work and waiting time of one device for a region of sharding shares, in
  * ns. */
 typedef struct span {
     double saved; /* bytes saved by sharding */
-    double again; /* recomputation per microbatch */
+    double recompute; /* recomputation per microbatch */
     double work;  /* all passes, without recomputation */
     double idle;  /* before the first pass, and for gathers */
     double tail;  /* after the last pass */
     double link;  /* all transfers on its link, serialised */
-} span;
+} device_span;
 
 /* State of the bound computation for one layout. */
-typedef struct bounder {
+typedef struct bound_state {
     const lh_job *job;
     const lhi_config *config;
-    const lhi_elastic_freedom *freedom;
+    const lhi_elastic_options *freedom;
     lhi_arena *mem;
-    lhi_built built;
+    lhi_built_layout built;
     uint32_t P, M;
     lhi_elastic_kinds kinds; /* cheapest recomputation per byte first */
     lhi_elastic_state state;
     lhi_chunk_sharded *sharded; /* per chunk */
-    stage *stages;
+    stage_memory *stages;
     double path;      /* ns, one microbatch forward and backward */
     double *waits;    /* ns, [first group][device], shortest group first; -1 in
                        * a group's first entry: not computed yet */
     uint32_t n_waits; /* first-group count */
     double *ends;     /* scratch for the end times of one group */
-    span *spans;      /* per device */
-} bounder;
+    device_span *spans;      /* per device */
+} bound_state;
 
-static uint32_t layers_of(const bounder *b, uint32_t chunk)
+static uint32_t count_layers(const bound_state *b, uint32_t chunk)
 {
     uint32_t first, n;
     lhi_config_layers(b->job->model->layers, b->config, chunk, &first, &n);
@@ -73,7 +73,7 @@ static uint32_t layers_of(const bounder *b, uint32_t chunk)
 }
 
 /* Returns the recomputation time per byte saved. */
-static double price_of(const lh_cost_op *op)
+static double recompute_cost_per_byte(const lh_cost_op *op)
 {
     return op->bytes > 0 ? (double)op->ns / (double)op->bytes : INFINITY;
 }
@@ -83,7 +83,7 @@ static void sort_kinds(lhi_elastic_kinds *k)
 {
     for (uint32_t i = 1; i < k->n; i++)
         for (uint32_t at = i;
-             at > 0 && price_of(&k->ops[at]) < price_of(&k->ops[at - 1]);
+             at > 0 && recompute_cost_per_byte(&k->ops[at]) < recompute_cost_per_byte(&k->ops[at - 1]);
              at--) {
             lh_cost_op op = k->ops[at];
             k->ops[at] = k->ops[at - 1];
@@ -95,7 +95,7 @@ static void sort_kinds(lhi_elastic_kinds *k)
  */
 
 /* Checks whether the job allows this sharding level. */
-static bool may_shard(const bounder *b, lh_elastic_sharding sharding)
+static bool may_shard(const bound_state *b, lh_elastic_sharding sharding)
 {
     uint32_t all = b->freedom->shardings;
     bool mixed = !all || (all >> LH_ELASTIC_MIXED & 1);
@@ -112,7 +112,7 @@ typedef struct region {
 
 /* Lists the regions that the job allows: all shares, or some of the three
  * corners. Returns their number. */
-static uint32_t all_regions(const bounder *b, region *out)
+static uint32_t list_regions(const bound_state *b, region *out)
 {
     uint32_t n = 0;
     if (may_shard(b, LH_ELASTIC_MIXED)) {
@@ -129,10 +129,10 @@ static uint32_t all_regions(const bounder *b, region *out)
 }
 
 /* Returns the allowed region with the least communication. */
-static region loosest(const bounder *b)
+static region find_least_traffic_region(const bound_state *b)
 {
     region all[3], least;
-    uint32_t n = all_regions(b, all);
+    uint32_t n = list_regions(b, all);
     least = all[0];
     for (uint32_t i = 1; i < n; i++) {
         least.g[0] = fmin(least.g[0], all[i].g[0]);
@@ -144,12 +144,12 @@ static region loosest(const bounder *b)
 /* Computes the largest memory saving by sharding on device `d`. The saving is
  * linear in the shares, so its maximum is at a corner of the region, after
  * cutting off the part with more parameters than gradients. */
-static double most_saved(const bounder *b, uint32_t d, const region *r)
+static double compute_max_saving(const bound_state *b, uint32_t d, const region *r)
 {
     double g = 0, w = 0, most_g = 0, most_w = 0, saved = -INFINITY;
     for (uint32_t c = d; c < b->P * b->M; c += b->P) {
-        g += (double)b->state.gradients[c] * (1 - b->state.kept[c]);
-        w += (double)b->state.weights[c] * (1 - b->state.kept[c]);
+        g += (double)b->state.gradients[c] * (1 - b->state.kept_shares[c]);
+        w += (double)b->state.weights[c] * (1 - b->state.kept_shares[c]);
         most_g = fmax(most_g, (double)b->state.gradients[c]);
         most_w = fmax(most_w, (double)b->state.weights[c]);
     }
@@ -170,9 +170,9 @@ static double most_saved(const bounder *b, uint32_t d, const region *r)
  * the shortest. Groups have at least P microbatches, so fewer than 2 P
  * microbatches form one group. With a single chunk the order does not depend on
  * the groups. */
-static uint32_t next_group(const bounder *b, uint32_t e)
+static uint32_t next_group(const bound_state *b, uint32_t e)
 {
-    const lhi_elastic_freedom *f = b->freedom;
+    const lhi_elastic_options *f = b->freedom;
     uint32_t all = b->config->microbatches, least = b->P, most = all;
     if (b->M == 1)
         return e ? 0 : all;
@@ -191,7 +191,7 @@ static uint32_t next_group(const bounder *b, uint32_t e)
 /* Computes a lower bound on the forwards that stage `d` runs before its first
  * backward, beyond the first group on all chunks but the last
  * (elastic_order.c). */
-static uint32_t passes_beyond(const bounder *b, uint32_t d)
+static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 {
     return 2 * (b->P - 1 - d) + 1;
 }
@@ -200,7 +200,7 @@ static uint32_t passes_beyond(const bounder *b, uint32_t d)
  */
 
 /* Returns the position (FIRST, INNER, LAST) of chunk `c` on its stage. */
-static int place_of(const bounder *b, uint32_t c)
+static int find_chunk_position(const bound_state *b, uint32_t c)
 {
     return c < b->P ? FIRST : c + b->P < b->P * b->M ? INNER : LAST;
 }
@@ -208,11 +208,11 @@ static int place_of(const bounder *b, uint32_t c)
 /* Counts the forwards of a chunk that its stage has run before its first
  * backward. Forwards beyond a short first group belong to the first chunk: the
  * second group begins there and is long enough. */
-static double passes_kept(const bounder *b, uint32_t d, uint32_t group,
+static double count_passes_in_flight(const bound_state *b, uint32_t d, uint32_t group,
                           int place)
 {
     double e = group, n = b->config->microbatches;
-    double more = passes_beyond(b, d);
+    double more = count_extra_forwards(b, d);
     if (b->M == 1)
         return fmin(more, n);
     if (place == FIRST)
@@ -221,18 +221,18 @@ static double passes_kept(const bounder *b, uint32_t d, uint32_t group,
 }
 
 /* Computes the memory use of every device. */
-static lh_status find_stages(bounder *b, lh_error *err)
+static lh_status find_stages(bound_state *b, lh_error *err)
 {
     const lh_pipeline *p = b->built.pipeline;
-    b->stages = LHI_NEW(b->mem, stage, b->P);
+    b->stages = LHI_NEW(b->mem, stage_memory, b->P);
     if (!b->stages)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < b->P * b->M; c++) {
         const lh_chunk *k = lh_pipeline_chunk(p, c);
-        stage *s = &b->stages[c % b->P];
-        s->held += (double)k->mem_static;
-        s->bytes[place_of(b, c)] += (double)k->mem_f;
-        s->layers[place_of(b, c)] += layers_of(b, c);
+        stage_memory *s = &b->stages[c % b->P];
+        s->static_bytes += (double)k->mem_static;
+        s->bytes[find_chunk_position(b, c)] += (double)k->mem_f;
+        s->layers[find_chunk_position(b, c)] += count_layers(b, c);
     }
     return LH_OK;
 }
@@ -240,14 +240,14 @@ static lh_status find_stages(bounder *b, lh_error *err)
 /* Returns the chunk position whose next operation is cheapest to recompute per
  * byte saved; positions with more passes in flight save more. N_POSITIONS: none
  * is left. */
-static int cheapest(const bounder *b, const double *passes,
+static int find_cheapest_position(const bound_state *b, const double *passes,
                     const uint32_t *next)
 {
-    int best = PLACES;
+    int best = N_POSITIONS;
     double least = INFINITY;
-    for (int i = 0; i < PLACES; i++) {
+    for (int i = 0; i < N_POSITIONS; i++) {
         double price = next[i] < b->kinds.n && passes[i] > 0
-                           ? price_of(&b->kinds.ops[next[i]]) / passes[i]
+                           ? recompute_cost_per_byte(&b->kinds.ops[next[i]]) / passes[i]
                            : INFINITY;
         if (price < least) {
             least = price;
@@ -260,36 +260,36 @@ static int cheapest(const bounder *b, const double *passes,
 /* Computes the least recomputation time of device `d` per microbatch, in ns, by
  * choosing the cheapest operations in any chunks until the device fits.
  * INFINITY: recomputing everything is not enough. */
-static double least_again(const bounder *b, uint32_t d, uint32_t group,
+static double compute_least_recomputation(const bound_state *b, uint32_t d, uint32_t group,
                           double saved)
 {
     int64_t limit = lh_pipeline_memory_limit(b->built.pipeline, d);
-    const stage *s = &b->stages[d];
-    double kept = 0, whole = 0, ns = 0, passes[PLACES], left[PLACES];
-    uint32_t next[PLACES] = {0};
+    const stage_memory *s = &b->stages[d];
+    double kept = 0, whole = 0, ns = 0, passes[N_POSITIONS], left[N_POSITIONS];
+    uint32_t next[N_POSITIONS] = {0};
     if (limit == LH_NO_LIMIT)
         return 0;
-    for (int i = 0; i < PLACES; i++) {
-        passes[i] = passes_kept(b, d, group, i);
+    for (int i = 0; i < N_POSITIONS; i++) {
+        passes[i] = count_passes_in_flight(b, d, group, i);
         left[i] = passes[i] * s->bytes[i];
         kept += left[i];
     }
-    double missing = s->held - saved + kept - (double)limit;
+    double missing = s->static_bytes - saved + kept - (double)limit;
     /* Tolerance: bytes are integers, shares of them are not. */
-    missing -= 1e-9 * (s->held + kept) + 16;
+    missing -= 1e-9 * (s->static_bytes + kept) + 16;
     if (missing <= 0)
         return 0;
     for (uint32_t i = 0; i < b->kinds.n; i++)
         whole += (double)b->kinds.ops[i].bytes;
     missing += whole; /* a layer under recomputation is resident in full */
     while (missing > 0) {
-        int at = cheapest(b, passes, next);
-        if (at == PLACES)
+        int at = find_cheapest_position(b, passes, next);
+        if (at == N_POSITIONS)
             return INFINITY;
         const lh_cost_op *op = &b->kinds.ops[next[at]++];
         double most = passes[at] * s->layers[at] * (double)op->bytes;
         double taken = fmin(missing, fmin(most, left[at]));
-        ns += taken / passes[at] * price_of(op);
+        ns += taken / passes[at] * recompute_cost_per_byte(op);
         left[at] -= taken;
         missing -= taken;
     }
@@ -300,7 +300,7 @@ static double least_again(const bounder *b, uint32_t d, uint32_t group,
  */
 
 /* Checks whether the job requires full sharding up to this level. */
-static bool must_shard(const bounder *b, lh_elastic_sharding least)
+static bool must_shard(const bound_state *b, lh_elastic_sharding least)
 {
     uint32_t all = b->freedom->shardings, three = 1u << LH_ELASTIC_ZERO3;
     uint32_t two = least == LH_ELASTIC_ZERO2 ? 1u << LH_ELASTIC_ZERO2 : 0;
@@ -311,7 +311,7 @@ static bool must_shard(const bounder *b, lh_elastic_sharding least)
  * transfer at a time. Sharded parts are sent layer by layer, and parameters
  * once more for every backward except the last chunk's, which follows its
  * forward directly. */
-static int64_t sent_by(const bounder *b, uint32_t d)
+static int64_t compute_link_time(const bound_state *b, uint32_t d)
 {
     const lh_pipeline *p = b->built.pipeline;
     bool two = must_shard(b, LH_ELASTIC_ZERO2);
@@ -328,7 +328,7 @@ static int64_t sent_by(const bounder *b, uint32_t d)
 }
 
 /* Sets the communication before a stage's first pass and after its last. */
-static void set_ends(const bounder *b, uint32_t c, lh_chunk *k)
+static void set_ends(const bound_state *b, uint32_t c, lh_chunk *k)
 {
     int64_t latency = k->dp_latency_ns;
     if (!must_shard(b, LH_ELASTIC_ZERO2))
@@ -337,13 +337,13 @@ static void set_ends(const bounder *b, uint32_t c, lh_chunk *k)
     k->all_gather_ns += k->all_gather_ns > 0 ? latency : 0;
     k->reduce_scatter_ns += k->reduce_scatter_ns > 0 ? latency : 0;
     k->reduce_scatter_ns =
-        lhi_most(k->reduce_scatter_ns, b->sharded[c].scatter_ns);
+        lhi_max_int64(k->reduce_scatter_ns, b->sharded[c].scatter_ns);
     if (must_shard(b, LH_ELASTIC_ZERO3))
-        k->all_gather_ns = lhi_most(k->all_gather_ns, b->sharded[c].gather_ns);
+        k->all_gather_ns = lhi_max_int64(k->all_gather_ns, b->sharded[c].gather_ns);
 }
 
 /* Computes the bound without recomputation and memory limits. */
-static lh_status bound_plain(const bounder *b, int64_t *out, lh_error *err)
+static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *with;
@@ -366,7 +366,7 @@ static lh_status bound_plain(const bounder *b, int64_t *out, lh_error *err)
     LHI_TRY(status);
     *out = bound.ns;
     for (uint32_t d = 0; d < b->P; d++)
-        *out = lhi_most(*out, sent_by(b, d));
+        *out = lhi_max_int64(*out, compute_link_time(b, d));
     return LH_OK;
 }
 
@@ -375,7 +375,7 @@ static lh_status bound_plain(const bounder *b, int64_t *out, lh_error *err)
 
 /* Computes the least duration of a communication when at least `share` of it is
  * sent layer by layer. */
-static double whole_ns(int64_t at_once_ns, int64_t sharded_ns, double share)
+static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns, double share)
 {
     double once = (double)at_once_ns;
     return once + (fmax((double)sharded_ns, once) - once) * share;
@@ -383,35 +383,35 @@ static double whole_ns(int64_t at_once_ns, int64_t sharded_ns, double share)
 
 /* Computes a chunk's gather time. The link latency counts only if something is
  * sharded; at both iteration ends it counts in any case. */
-static double gather_of(const bounder *b, uint32_t c, const region *r, bool end)
+static double compute_gather_ns(const bound_state *b, uint32_t c, const region *r, bool end)
 {
     const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
     int64_t ns = k->all_gather_ns;
     if (ns > 0 && (end || r->g[0] > 0))
         ns += k->dp_latency_ns;
-    return whole_ns(ns, b->sharded[c].gather_ns, r->p[0]);
+    return estimate_partial_ns(ns, b->sharded[c].gather_ns, r->p[0]);
 }
 
 /* Computes a chunk's scatter time; the counterpart of compute_gather_ns(). */
-static double scatter_of(const bounder *b, uint32_t c, const region *r,
+static double compute_scatter_ns(const bound_state *b, uint32_t c, const region *r,
                          bool end)
 {
     const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
     int64_t ns = k->reduce_scatter_ns;
     if (ns > 0 && (end || r->g[0] > 0))
         ns += k->dp_latency_ns;
-    return whole_ns(ns, b->sharded[c].scatter_ns, r->g[0]);
+    return estimate_partial_ns(ns, b->sharded[c].scatter_ns, r->g[0]);
 }
 
 /* Returns the least duration of one message on a route. */
-static double hop_of(const lhi_route *route)
+static double compute_hop_ns(const lhi_route *route)
 {
     return (double)(route->transfer_ns + route->latency_ns);
 }
 
 /* Computes the duration of one microbatch forward and backward, without
  * recomputation. */
-static double find_path(const bounder *b)
+static double compute_path_ns(const bound_state *b)
 {
     const lh_pipeline *p = b->built.pipeline;
     double ns = 0;
@@ -419,7 +419,7 @@ static double find_path(const bounder *b)
         const lh_chunk *k = lh_pipeline_chunk(p, c);
         ns += (double)(k->f_ns + k->d_ns + k->w_ns);
         if (c > 0)
-            ns += hop_of(&p->forward[c - 1]) + hop_of(&p->backward[c]);
+            ns += compute_hop_ns(&p->forward[c - 1]) + compute_hop_ns(&p->backward[c]);
     }
     return ns;
 }
@@ -430,10 +430,10 @@ static double find_path(const bounder *b)
  * waits for its gather, which begins with the first forward of the stage's
  * previous chunk. A stage that runs more forwards first is idle for at least as
  * long. */
-static void find_waits(const bounder *b, uint32_t group, double *waits)
+static void compute_idle_times(const bound_state *b, uint32_t group, double *waits)
 {
     const lh_pipeline *p = b->built.pipeline;
-    const region least = loosest(b);
+    const region least = find_least_traffic_region(b);
     double *ends = b->ends; /* previous chunk's end times */
     double *free_at = waits, *work = ends + group, *begun = work + b->P;
     for (uint32_t d = 0; d < b->P; d++)
@@ -444,17 +444,17 @@ static void find_waits(const bounder *b, uint32_t group, double *waits)
             for (uint32_t d = 0; d < b->P; d++) {
                 uint32_t c = column * b->P + d;
                 double f_ns = (double)lh_pipeline_chunk(p, c)->f_ns;
-                if (column + 1 == b->M && m >= passes_beyond(b, d))
+                if (column + 1 == b->M && m >= count_extra_forwards(b, d))
                     break; /* no later chunk has them either */
                 at = fmax(at, free_at[d]);
                 if (m == 0) {
                     at = fmax(at, (column > 0 ? begun[d] : 0) +
-                                      gather_of(b, c, &least, column == 0));
+                                      compute_gather_ns(b, c, &least, column == 0));
                     begun[d] = at;
                 }
                 at = free_at[d] = at + f_ns;
                 work[d] += f_ns;
-                at += c + 1 < b->P * b->M ? hop_of(&p->forward[c]) : 0;
+                at += c + 1 < b->P * b->M ? compute_hop_ns(&p->forward[c]) : 0;
             }
             ends[m] = at;
         }
@@ -464,31 +464,31 @@ static void find_waits(const bounder *b, uint32_t group, double *waits)
 
 /* Returns the waits of the first group with index `at`; NULL: beyond the table.
  */
-static const double *waits_of(const bounder *b, uint32_t at, uint32_t group)
+static const double *get_idle_times(const bound_state *b, uint32_t at, uint32_t group)
 {
     if (at >= b->n_waits)
         return NULL;
     double *waits = b->waits + (size_t)at * b->P;
     if (waits[0] < 0)
-        find_waits(b, group, waits);
+        compute_idle_times(b, group, waits);
     return waits;
 }
 
 /* Allocates the table for the shortest first groups. */
-static lh_status make_waits(bounder *b, lh_error *err)
+static lh_status allocate_idle_times(bound_state *b, lh_error *err)
 {
     uint64_t forwards = 0;
     uint32_t most = 0;
     for (uint32_t e = next_group(b, 0); e; e = next_group(b, e)) {
         forwards += (uint64_t)e * b->P * b->M;
-        if (forwards > MOST_WARMING)
+        if (forwards > MAX_WARMUP_FORWARDS)
             break;
         b->n_waits++;
         most = e;
     }
     b->waits = LHI_NEW(b->mem, double, (size_t)b->n_waits * b->P + 1);
     b->ends = LHI_NEW(b->mem, double, most + 2 * (size_t)b->P);
-    b->spans = LHI_NEW(b->mem, span, b->P);
+    b->spans = LHI_NEW(b->mem, device_span, b->P);
     if (!b->waits || !b->ends || !b->spans)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < b->n_waits; i++)
@@ -498,38 +498,38 @@ static lh_status make_waits(bounder *b, lh_error *err)
 
 /* Computes the part of a device's span that does not depend on the first group.
  */
-static void find_span(const bounder *b, uint32_t d, const region *r, span *s)
+static void compute_span(const bound_state *b, uint32_t d, const region *r, device_span *s)
 {
     const lh_pipeline *p = b->built.pipeline;
     uint32_t all = b->P * b->M;
     double n = b->config->microbatches;
-    *s = (span){.saved = most_saved(b, d, r)};
+    *s = (device_span){.saved = compute_max_saving(b, d, r)};
     for (uint32_t c = d; c < all; c += b->P) {
         const lh_chunk *k = lh_pipeline_chunk(p, c);
         s->work += n * (double)(k->f_ns + k->d_ns + k->w_ns);
-        s->link += gather_of(b, c, r, false) + scatter_of(b, c, r, false);
+        s->link += compute_gather_ns(b, c, r, false) + compute_scatter_ns(b, c, r, false);
         if (c + b->P >= all)
             continue;
         s->link += r->p[0] * (double)b->sharded[c].gather_ns;
         /* The next chunk's gather begins with this chunk's first forward. */
         s->idle +=
-            fmax(0, gather_of(b, c + b->P, r, false) - n * (double)k->f_ns);
+            fmax(0, compute_gather_ns(b, c + b->P, r, false) - n * (double)k->f_ns);
     }
 }
 
-static void find_spans(const bounder *b, const region *r)
+static void compute_spans(const bound_state *b, const region *r)
 {
     const lh_pipeline *p = b->built.pipeline;
     double head = 0, tail = 0;
     for (uint32_t d = 0; d < b->P; d++) {
-        find_span(b, d, r, &b->spans[d]);
+        compute_span(b, d, r, &b->spans[d]);
         if (d > 0) {
             const lh_chunk *k = lh_pipeline_chunk(p, d - 1);
-            head += (double)k->f_ns + hop_of(&p->forward[d - 1]);
-            tail += (double)(k->d_ns + k->w_ns) + hop_of(&p->backward[d]);
+            head += (double)k->f_ns + compute_hop_ns(&p->forward[d - 1]);
+            tail += (double)(k->d_ns + k->w_ns) + compute_hop_ns(&p->backward[d]);
         }
-        head = fmax(head, gather_of(b, d, r, true));
-        tail = fmax(tail, scatter_of(b, d, r, true));
+        head = fmax(head, compute_gather_ns(b, d, r, true));
+        tail = fmax(tail, compute_scatter_ns(b, d, r, true));
         b->spans[d].idle += head;
         b->spans[d].tail = tail;
     }
@@ -537,11 +537,11 @@ static void find_spans(const bounder *b, const region *r)
 
 /* Computes the recomputation for a first group of this length. Returns false if
  * it does not fit. */
-static bool find_again(const bounder *b, uint32_t group)
+static bool compute_recomputation(const bound_state *b, uint32_t group)
 {
     for (uint32_t d = 0; d < b->P; d++) {
-        b->spans[d].again = least_again(b, d, group, b->spans[d].saved);
-        if (isinf(b->spans[d].again))
+        b->spans[d].recompute = compute_least_recomputation(b, d, group, b->spans[d].saved);
+        if (isinf(b->spans[d].recompute))
             return false;
     }
     return true;
@@ -549,17 +549,17 @@ static bool find_again(const bounder *b, uint32_t group)
 
 /* Computes the iteration time from the device spans. `waits`: idle times of the
  * first group; NULL: any group. */
-static double time_of(const bounder *b, const region *r, const double *waits)
+static double compute_time(const bound_state *b, const region *r, const double *waits)
 {
     double most = 0, n = b->config->microbatches;
     double path =
-        b->path + gather_of(b, 0, r, true) + scatter_of(b, 0, r, true);
+        b->path + compute_gather_ns(b, 0, r, true) + compute_scatter_ns(b, 0, r, true);
     for (uint32_t d = 0; d < b->P; d++) {
-        const span *s = &b->spans[d];
+        const device_span *s = &b->spans[d];
         double idle = fmax(s->idle, waits ? waits[d] : 0);
-        most = fmax(most, idle + s->work + n * s->again + s->tail);
+        most = fmax(most, idle + s->work + n * s->recompute + s->tail);
         most = fmax(most, s->link);
-        path += s->again;
+        path += s->recompute;
     }
     return fmax(most, path);
 }
@@ -567,30 +567,30 @@ static double time_of(const bounder *b, const region *r, const double *waits)
 /* Computes a lower bound over all plans with shares in `r`. Recomputation grows
  * with the first group, so once a group causes no waiting, longer ones cannot
  * be faster. */
-static double least_ns(const bounder *b, const region *r)
+static double compute_region_bound(const bound_state *b, const region *r)
 {
     double least = INFINITY;
     uint32_t at = 0;
     if (r->p[0] > r->g[1]) /* more parameters than gradients */
         return INFINITY;
-    find_spans(b, r);
+    compute_spans(b, r);
     for (uint32_t e = next_group(b, 0); e; e = next_group(b, e), at++) {
-        if (!find_again(b, e))
+        if (!compute_recomputation(b, e))
             break;
-        double any = time_of(b, r, NULL);
+        double any = compute_time(b, r, NULL);
         if (any >= least)
             break;
-        const double *waits = waits_of(b, at, e);
+        const double *waits = get_idle_times(b, at, e);
         if (!waits)
             return any;
-        least = fmin(least, time_of(b, r, waits));
+        least = fmin(least, compute_time(b, r, waits));
     }
     return least;
 }
 
 /* Splits region `at` of `n` in two along its longer side; returns the new
  * region count. */
-static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
+static uint32_t split_region(const bound_state *b, region *list, uint32_t n,
                            uint32_t at)
 {
     region *one = &list[at], *other = &list[n];
@@ -600,32 +600,32 @@ static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
     *other = *one;
     side[1] = middle;
     (gradients ? other->g : other->p)[0] = middle;
-    other->ns = fmax(other->ns, least_ns(b, other));
-    one->ns = fmax(one->ns, least_ns(b, one));
+    other->ns = fmax(other->ns, compute_region_bound(b, other));
+    one->ns = fmax(one->ns, compute_region_bound(b, one));
     return n + 1;
 }
 
 /* Bounds all sharding shares by subdivision. Less sharding needs more memory
  * and so more recomputation; more sharding takes longer to send. Small regions
  * let both effects count at once. */
-static lh_status bound_shares(const bounder *b, double enough_ns,
+static lh_status bound_shares(const bound_state *b, double enough_ns,
                               double *out_ns, lh_error *err)
 {
-    region *list = LHI_NEW(b->mem, region, MOST_REGIONS);
+    region *list = LHI_NEW(b->mem, region, MAX_REGIONS);
     if (!list)
         return lhi_fail_nomem(err);
-    uint32_t n = all_regions(b, list), least = 0;
+    uint32_t n = list_regions(b, list), least = 0;
     for (uint32_t i = 0; i < n; i++)
-        list[i].ns = least_ns(b, &list[i]);
+        list[i].ns = compute_region_bound(b, &list[i]);
     for (;;) {
         least = 0;
         for (uint32_t i = 1; i < n; i++)
             least = list[i].ns < list[least].ns ? i : least;
         const region *r = &list[least];
         bool point = !(r->g[1] > r->g[0]) && !(r->p[1] > r->p[0]);
-        if (n == MOST_REGIONS || point || r->ns >= enough_ns)
+        if (n == MAX_REGIONS || point || r->ns >= enough_ns)
             break;
-        n = cut_region(b, list, n, least);
+        n = split_region(b, list, n, least);
     }
     *out_ns = list[least].ns;
     return LH_OK;
@@ -634,15 +634,15 @@ static lh_status bound_shares(const bounder *b, double enough_ns,
 /* --- complete bound ----------------------------------------------------------
  */
 
-static lh_status find_sharded(bounder *b, lh_error *err)
+static lh_status find_sharded(bound_state *b, lh_error *err)
 {
     b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
     if (!b->sharded)
         return lhi_fail_nomem(err);
-    return lhi_layout_sharded(b->job, b->config, b->sharded, err);
+    return lhi_layout_compute_sharded_times(b->job, b->config, b->sharded, err);
 }
 
-static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
+static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out, lh_error *err)
 {
     double ns, enough_ns = INFINITY;
     int64_t below = b->freedom->below_ns;
@@ -652,10 +652,10 @@ static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
     LHI_TRY(find_sharded(b, err));
     sort_kinds(&b->kinds);
     LHI_TRY(find_stages(b, err));
-    LHI_TRY(make_waits(b, err));
-    b->path = find_path(b);
+    LHI_TRY(allocate_idle_times(b, err));
+    b->path = compute_path_ns(b);
     out->after_ns = b->built.optimizer_ns + b->built.overhead_ns;
-    LHI_TRY(bound_plain(b, &out->makespan_ns, err));
+    LHI_TRY(compute_unconstrained_bound(b, &out->makespan_ns, err));
     if (below > 0)
         enough_ns = (double)(below - out->after_ns) * 1.001;
     LHI_TRY(bound_shares(b, enough_ns, &ns, err));
@@ -663,20 +663,20 @@ static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
         out->makespan_ns = INT64_MAX;
     else /* rounded up */
         out->makespan_ns =
-            lhi_most(out->makespan_ns, (int64_t)(ns * (1 - 1e-9)) - 16);
+            lhi_max_int64(out->makespan_ns, (int64_t)(ns * (1 - 1e-9)) - 16);
     return LH_OK;
 }
 
-lh_status lhi_elastic_floor_of(const lh_job *job, const lhi_config *config,
-                               const lhi_elastic_freedom *freedom,
-                               lhi_elastic_floor *out, lh_error *err)
+lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,
+                               const lhi_elastic_options *freedom,
+                               lhi_elastic_lower_bound *out, lh_error *err)
 {
-    bounder b = {.job = job,
+    bound_state b = {.job = job,
                  .config = config,
                  .freedom = freedom,
                  .P = config->layout.pipeline,
                  .M = config->layout.chunks_per_device};
-    *out = (lhi_elastic_floor){0};
+    *out = (lhi_elastic_lower_bound){0};
     if (freedom->offload)
         return LH_OK;
     b.mem = lhi_arena_make(0);
@@ -684,13 +684,13 @@ lh_status lhi_elastic_floor_of(const lh_job *job, const lhi_config *config,
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_build(job, config, &b.built, err);
     if (status == LH_OK)
-        status = find_floor(&b, out, err);
+        status = compute_bound(&b, out, err);
     lh_pipeline_free(b.built.pipeline);
     lhi_arena_free(b.mem);
     return status;
 }
 
-uint64_t lhi_elastic_work_of_floor(const lhi_config *config)
+uint64_t lhi_elastic_estimate_bound_work(const lhi_config *config)
 {
     return 30 + 4 * (uint64_t)config->layout.pipeline *
                     config->layout.chunks_per_device;

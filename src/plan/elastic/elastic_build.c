@@ -7,19 +7,19 @@
 
 /* Fills the chunks with pass times, memory and recomputation. */
 static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                        const lhi_elastic_again *again, int64_t states,
+                        const lhi_elastic_recompute *again, int64_t states,
                         lh_chunk *chunks)
 {
-    int64_t gather_ns = lhi_elastic_first_last(g, plan->params_p);
-    int64_t scatter_ns = lhi_elastic_first_last(g, plan->params_g);
+    int64_t gather_ns = lhi_elastic_compute_first_last_ns(g, plan->params_p);
+    int64_t scatter_ns = lhi_elastic_compute_first_last_ns(g, plan->params_g);
     for (uint32_t c = 0; c < g->chunks * g->stages; c++) {
         bool first = c < g->stages;
         chunks[c] = (lh_chunk){
             .device = c % g->stages,
             .f_ns = g->f_ns,
             .d_ns = g->b_ns + again[c % g->stages].ns,
-            .mem_f = again[c % g->stages].stored + g->kept_bytes,
-            .mem_d = -again[c % g->stages].stored - g->kept_bytes,
+            .mem_f = again[c % g->stages].stored + g->base_bytes,
+            .mem_d = -again[c % g->stages].stored - g->base_bytes,
             .mem_static = first ? states : 0,
             .all_gather_ns = first ? gather_ns : 0,
             .reduce_scatter_ns = first ? scatter_ns : 0,
@@ -45,7 +45,7 @@ static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
 /* Builds the pipeline with its links, chunks and data-parallel operations. */
 static lh_status make_pipeline(const lh_elastic_case *g,
                                const lh_elastic_plan *plan,
-                               const lhi_elastic_again *again, lhi_arena *mem,
+                               const lhi_elastic_recompute *again, lhi_arena *mem,
                                const lh_dp_op *ops, uint32_t n_ops,
                                lh_pipeline **out, lh_error *err)
 {
@@ -53,7 +53,7 @@ static lh_status make_pipeline(const lh_elastic_case *g,
     lh_link *links = LHI_NEW(mem, lh_link, 2 * (size_t)g->stages);
     if (!chunks || !links)
         return lhi_fail_nomem(err);
-    lh_elastic_memory states = lh_elastic_memory_of(g, plan, -g->kept_bytes);
+    lh_elastic_memory states = lh_elastic_peak_memory(g, plan, -g->base_bytes);
     fill_chunks(g, plan, again, states.sum, chunks);
     lh_pipeline_desc desc = {.size = sizeof desc,
                              .n_devices = g->stages,
@@ -73,9 +73,9 @@ static lh_status make_pipeline(const lh_elastic_case *g,
     return lh_pipeline_make(&desc, out, err);
 }
 
-lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
+lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
                                const lh_elastic_plan *plan,
-                               const lhi_elastic_again *again,
+                               const lhi_elastic_recompute *again,
                                lh_pipeline **out, lh_error *err)
 {
     lh_dp_op *ops;
@@ -94,12 +94,12 @@ lh_status lh_elastic_pipeline(const lh_elastic_case *given,
                               const lh_elastic_plan *plan, int64_t recompute_ns,
                               int64_t stored, lh_pipeline **out, lh_error *err)
 {
-    lhi_elastic_again *again = calloc(given->stages, sizeof *again);
+    lhi_elastic_recompute *again = calloc(given->stages, sizeof *again);
     if (!again)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < given->stages; i++)
-        again[i] = (lhi_elastic_again){recompute_ns, stored};
-    lh_status status = lhi_elastic_pipeline(given, plan, again, out, err);
+        again[i] = (lhi_elastic_recompute){recompute_ns, stored};
+    lh_status status = lhi_elastic_build_pipeline(given, plan, again, out, err);
     free(again);
     return status;
 }

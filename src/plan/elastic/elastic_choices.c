@@ -19,10 +19,10 @@ static uint32_t bit(lh_elastic_sharding sharding)
     return 1u << sharding;
 }
 
-lhi_elastic_freedom lhi_elastic_freedom_of(const lh_job *job)
+lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job)
 {
     const lh_training *t = &job->training;
-    lhi_elastic_freedom f = {.recompute = !t->recompute_given, .uneven = true};
+    lhi_elastic_options f = {.recompute = !t->recompute_given, .uneven = true};
     if (job->layout.chunk_layers) {
         f.layers = job->layout.chunk_layers;
         f.uneven = false;
@@ -100,7 +100,7 @@ static lh_choice start_row(const lhi_config *like, const char *method)
 
 /* Sets the row's description: `what` and the memory it needs beyond the device.
  */
-static lh_status say_what(const lhi_elastic_result *r, const char *what,
+static lh_status describe_row(const lhi_elastic_result *r, const char *what,
                           lhi_arena *mem, lh_choice *row, lh_error *err)
 {
     char text[LHI_ELASTIC_WHY];
@@ -123,7 +123,7 @@ static bool is_stopped(const lhi_elastic_choices *out)
 
 /* Adds one row: the layout restricted to `freedom`; `what` names the row. */
 static lh_status add_row(const lh_job *job, const lhi_config *like,
-                         const lhi_elastic_freedom *freedom, const char *what,
+                         const lhi_elastic_options *freedom, const char *what,
                          lhi_arena *mem, lhi_elastic_choices *out,
                          lh_error *err)
 {
@@ -132,18 +132,18 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     lh_error why = {0};
     lhi_elastic_result *r = &out->results[out->n_rows];
     lh_choice *row = &out->rows[out->n_rows];
-    lhi_elastic_freedom f = *freedom;
+    lhi_elastic_options f = *freedom;
     f.stopped = out->stopped;
     f.context = out->context;
-    lh_status status = lhi_elastic_layout(job, like, &f, mem, r, &why);
+    lh_status status = lhi_elastic_search_layout(job, like, &f, mem, r, &why);
     if (status == LH_EINFEASIBLE && is_stopped(out))
         return LH_OK; /* the reason is not known */
     if (status == LH_OK) {
         out->n_rows++;
         LHI_TRY(fill_choice(r, NULL, row, err));
-        return say_what(r, what, mem, row, err);
+        return describe_row(r, what, mem, row, err);
     }
-    if (lhi_method_refused(status)) {
+    if (lhi_method_is_inapplicable(status)) {
         char text[LHI_ELASTIC_WHY];
         *row = start_row(like, LHI_ELASTIC);
         snprintf(text, sizeof text, "%s: %.200s", what, why.text);
@@ -161,10 +161,10 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
 static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                           lhi_elastic_choices *out, lh_error *err)
 {
-    lhi_elastic_freedom all = lhi_elastic_freedom_of(job);
+    lhi_elastic_options all = lhi_elastic_options_from_job(job);
     const lhi_config *best = &out->results[0].config;
     all.chunks = best->layout.chunks_per_device;
-    lhi_elastic_freedom even = all, f;
+    lhi_elastic_options even = all, f;
     even.uneven = false;
     if (best->layers && !job->layout.chunk_layers)
         LHI_TRY(
@@ -261,7 +261,7 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
             one = before;
         }
         fini(&one);
-        if (last != LH_OK && !lhi_method_refused(last))
+        if (last != LH_OK && !lhi_method_is_inapplicable(last))
             status = last;
     }
     if (status != LH_OK) {
@@ -294,7 +294,7 @@ static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
                                       {"zb-h2", 1, LH_PLACEMENT_UD},
                                       {"zb-v", 2, LH_PLACEMENT_WAVE}};
     lhi_config like = out->results[0].config;
-    if (lhi_schedule_asked(job) != LHI_ASKED_ANY)
+    if (lhi_schedule_requested(job) != LHI_REQUEST_ANY)
         return LH_OK;
     for (size_t i = 0; i < sizeof all / sizeof *all && !is_stopped(out); i++) {
         uint32_t chunks = job->layout.chunks_per_device;
@@ -318,19 +318,19 @@ static const char *sharding_text(const lh_plan_elastic *e, char *text,
 
 /* Puts the plan of the published planner (PipeMesh) first; the fastest follows
  * it. */
-static lh_status put_published(const lh_job *job, lhi_arena *mem,
+static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
                                lhi_elastic_choices *out, lh_error *err)
 {
-    lhi_elastic_freedom f = lhi_elastic_freedom_of(job);
+    lhi_elastic_options f = lhi_elastic_options_from_job(job);
     lhi_elastic_result found;
     lh_choice row;
     const lhi_config like = out->results[0].config;
     f.published = true;
     f.stopped = out->stopped;
     f.context = out->context;
-    lh_status status = lhi_elastic_layout(job, &like, &f, mem, &found, err);
+    lh_status status = lhi_elastic_search_layout(job, &like, &f, mem, &found, err);
     if (status != LH_OK) {
-        lhi_wrap(err, "PipeMesh's planner");
+        lhi_fail_add_context(err, "PipeMesh's planner");
         return status;
     }
     status = fill_choice(&found, NULL, &row, err);
@@ -361,7 +361,7 @@ static const char *groups_text(const lh_plan_elastic *e, char *text,
 }
 
 /* Describes the first row, and for the others how much slower they are. */
-static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
+static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
                            lh_error *err)
 {
     lh_choice *first = &out->rows[0];
@@ -393,12 +393,12 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
                  "%s: %+.1f %% against %s, "
                  "work %+.3f s, waiting %+.3f s per device",
                  row->why,
-                 lhi_shown(100 * ((double)row->iteration_ns /
+                 lhi_drop_negative_zero(100 * ((double)row->iteration_ns /
                                       (double)first->iteration_ns -
                                   1),
                            1),
                  out->published ? "that planner's" : "the fastest elastic plan",
-                 lhi_shown(work / 1e9, 3), lhi_shown((idle - less) / 1e9, 3));
+                 lhi_drop_negative_zero(work / 1e9, 3), lhi_drop_negative_zero((idle - less) / 1e9, 3));
         if (out->results[i].offloaded_bytes > 0) {
             /* The device alone cannot hold it and the host's memory is unknown:
              * a time for comparison, not a plan. */
@@ -417,7 +417,7 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
 }
 
 /* Sorts the fastest result to the front. */
-static void put_first(lhi_elastic_choices *out)
+static void sort_fastest_first(lhi_elastic_choices *out)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < out->n_rows; i++)
@@ -446,13 +446,13 @@ lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
     out->results[0] = *found;
     *found = (lhi_elastic_result){0};
     LHI_TRY(fill_choice(&out->results[0], NULL, &out->rows[0], err));
-    LHI_TRY(say_what(&out->results[0], "as the search over equal stages has it",
+    LHI_TRY(describe_row(&out->results[0], "as the search over equal stages has it",
                      mem, &out->rows[0], err));
     out->n_rows = 1;
     LHI_TRY(add_rows(job, mem, out, err));
-    put_first(out);
+    sort_fastest_first(out);
     LHI_TRY(add_zero_bubbles(job, mem, out, err));
     if (out->published)
-        LHI_TRY(put_published(job, mem, out, err));
-    return name_rows(out, mem, err);
+        LHI_TRY(add_published_row(job, mem, out, err));
+    return describe_rows(out, mem, err);
 }

@@ -23,7 +23,7 @@ typedef struct lhi_elastic_choices {
 } lhi_elastic_choices;
 
 /* Returns the features that the job leaves open. */
-lhi_elastic_freedom lhi_elastic_freedom_of(const lh_job *job);
+lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job);
 
 /* Converts a result to a choice: times and memory. Rates (tokens, mfu) are left
  * 0. */

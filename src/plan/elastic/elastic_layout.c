@@ -14,60 +14,60 @@
 #include <string.h>
 
 enum {
-    FEW = 4,              /* chunks per device up to which any partition is
+    MAX_UNEVEN_CHUNKS = 4,              /* chunks per device up to which any partition is
                            * tried */
     /* passes on all devices: event simulation needs ms beyond this, so many
      * microbatches allow fewer chunks only */
-    MOST_PASSES = 100000,
+    MAX_PASSES = 100000,
 };
 
 /* Checks whether the job requests elastic schedules. */
-static bool is_asked(const lh_job *job)
+static bool is_requested(const lh_job *job)
 {
-    return lhi_schedule_asked(job) == LHI_ASKED_METHOD &&
+    return lhi_schedule_requested(job) == LHI_REQUEST_METHOD &&
            strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
 }
 
 /* Returns the most chunks per device that are evaluated. */
-static uint32_t most_chunks(const lh_job *job, const lhi_config *like)
+static uint32_t compute_max_chunks(const lh_job *job, const lhi_config *like)
 {
     uint64_t layers = job->model->layers / like->layout.pipeline;
-    uint64_t few = MOST_PASSES /
+    uint64_t few = MAX_PASSES /
                    (2 * (uint64_t)like->microbatches * like->layout.pipeline);
     return (uint32_t)(layers < few ? layers : few);
 }
 
-bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
+bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
-    bool wanted = lhi_target_runs(job->target, l->pipeline, LHI_ELASTIC) &&
-                  (lhi_schedule_asked(job) == LHI_ASKED_ANY || is_asked(job));
+    bool wanted = lhi_target_supports_method(job->target, l->pipeline, LHI_ELASTIC) &&
+                  (lhi_schedule_requested(job) == LHI_REQUEST_ANY || is_requested(job));
     /* Elastic plans have their own sharding rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL &&
                   job->training.offload_share == 0;
     return wanted && shards && l->data * l->context > 1 &&
            config->microbatches >= l->pipeline &&
-           most_chunks(job, config) > 0 && !job->model->mtp_layers &&
-           lhi_layers_least(job) > 0;
+           compute_max_chunks(job, config) > 0 && !job->model->mtp_layers &&
+           lhi_layers_requested_min(job) > 0;
 }
 
-bool lhi_elastic_alone(const lh_job *job)
+bool lhi_elastic_is_required(const lh_job *job)
 {
-    return is_asked(job) && job->training.zero >= 2;
+    return is_requested(job) && job->training.zero >= 2;
 }
 
 /* Checks whether the search may continue after this status. */
-static bool can_go_on(lh_status status)
+static bool may_continue(lh_status status)
 {
-    return status == LH_OK || lhi_method_refused(status);
+    return status == LH_OK || lhi_method_is_inapplicable(status);
 }
 
 /* Evaluates every sharding level, with and without recomputation. The event
  * search assumes equal stages, so its fastest plan need not be the fastest on
  * the layout's own stages. */
-static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
-                              const lhi_elastic_freedom *freedom,
+static lh_status evaluate_shardings(const lh_job *job, const lhi_config *config,
+                              const lhi_elastic_options *freedom,
                               lhi_arena *mem, lhi_elastic_result *out,
                               lh_error *err)
 {
@@ -76,14 +76,14 @@ static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
     bool works = false;
     for (uint32_t k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++)
         for (int again = 0; again <= freedom->recompute; again++) {
-            lhi_elastic_freedom f = *freedom;
+            lhi_elastic_options f = *freedom;
             f.shardings = 1u << k;
             f.recompute = again;
             if (freedom->shardings && !(freedom->shardings & f.shardings))
                 continue;
             lh_status status =
-                lhi_elastic_shape(job, config, &f, mem, out, &why);
-            if (!can_go_on(status)) {
+                lhi_elastic_search_shape(job, config, &f, mem, out, &why);
+            if (!may_continue(status)) {
                 if (err)
                     *err = why;
                 return status;
@@ -98,21 +98,21 @@ static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
 
 /* Callback for one chunk shape of a layout: M chunks per device with these
  * layers. */
-typedef lh_status shape_visit(void *context, uint32_t M, const uint32_t *layers,
+typedef lh_status shape_visitor(void *context, uint32_t M, const uint32_t *layers,
                               lh_error *err);
 
 /* Evaluates or bounds one layout. */
-typedef struct trial {
+typedef struct enumeration {
     const lh_job *job;
     const lhi_config *like;
-    const lhi_elastic_freedom *freedom;
+    const lhi_elastic_options *freedom;
     lhi_arena *mem;
     lhi_elastic_result *out; /* the fastest so far */
     int64_t least_ns;        /* or the least lower bound so far, iteration */
-} trial;
+} layout_trial;
 
 /* Returns the required chunk count; 0: open. */
-static uint32_t chunks_wanted(const trial *t)
+static uint32_t count_required_chunks(const layout_trial *t)
 {
     return t->freedom->chunks ? t->freedom->chunks
                               : t->job->layout.chunks_per_device;
@@ -120,7 +120,7 @@ static uint32_t chunks_wanted(const trial *t)
 
 /* Returns the ZeRO-1 configuration on these chunks, from which elastic plans
  * start. */
-static lhi_config plain_config(const trial *t, uint32_t M,
+static lhi_config make_zero1_config(const layout_trial *t, uint32_t M,
                                const uint32_t *layers, lh_job *plain)
 {
     lhi_config config = {.layout = t->like->layout,
@@ -139,13 +139,13 @@ static lhi_config plain_config(const trial *t, uint32_t M,
 
 /* Checks by lower bounds whether the shape may be faster than the best so far
  * and than the caller's limit. */
-static lh_status check_chance(const trial *t, const lh_job *plain,
+static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
                               const lhi_config *config, lh_error *err)
 {
-    lhi_elastic_floor floor;
+    lhi_elastic_lower_bound floor;
     int64_t most = t->freedom->below_ns;
-    LHI_TRY(lhi_elastic_floor_of(plain, config, t->freedom, &floor, err));
-    t->out->work += lhi_elastic_work_of_floor(config);
+    LHI_TRY(lhi_elastic_compute_bound(plain, config, t->freedom, &floor, err));
+    t->out->work += lhi_elastic_estimate_bound_work(config);
     if (floor.makespan_ns == INT64_MAX && !most && !t->out->schedule)
         return LH_OK; /* the search reports the missing memory */
     if (floor.makespan_ns == INT64_MAX)
@@ -165,14 +165,14 @@ static lh_status check_chance(const trial *t, const lh_job *plain,
 }
 
 /* Searches one shape and keeps the faster plan. */
-static lh_status try_chunks(void *context, uint32_t M, const uint32_t *layers,
+static lh_status search_chunk_count(void *context, uint32_t M, const uint32_t *layers,
                             lh_error *err)
 {
-    const trial *t = context;
+    const layout_trial *t = context;
     lh_job plain;
-    lhi_config config = plain_config(t, M, layers, &plain);
-    LHI_TRY(check_chance(t, &plain, &config, err));
-    return try_freedoms(&plain, &config, t->freedom, t->mem, t->out, err);
+    lhi_config config = make_zero1_config(t, M, layers, &plain);
+    LHI_TRY(check_bounds(t, &plain, &config, err));
+    return evaluate_shardings(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
 /* --- published planner -------------------------------------------------------
@@ -181,17 +181,17 @@ static lh_status try_chunks(void *context, uint32_t M, const uint32_t *layers,
 /* Computes PipeMesh's chunk count (section IV-B): the most chunks that divide a
  * stage's layers and whose forward hides receiving an input. 1 if no count
  * qualifies or the stages have different numbers of layers. */
-static lh_status published_chunks(const trial *t, uint32_t *out, lh_error *err)
+static lh_status count_published_chunks(const layout_trial *t, uint32_t *out, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
-    uint32_t want = chunks_wanted(t);
+    uint32_t want = count_required_chunks(t);
     bool hides = false;
-    *out = want ? want : most_chunks(t->job, t->like);
+    *out = want ? want : compute_max_chunks(t->job, t->like);
     for (; !want && *out > 1; --*out) {
         lh_job plain;
-        lhi_config config = plain_config(t, *out, NULL, &plain);
+        lhi_config config = make_zero1_config(t, *out, NULL, &plain);
         if (layers % (P * *out) == 0)
-            LHI_TRY(lhi_elastic_receives_hide(&plain, &config, &hides, err));
+            LHI_TRY(lhi_elastic_can_hide_receives(&plain, &config, &hides, err));
         if (hides)
             break;
     }
@@ -199,13 +199,13 @@ static lh_status published_chunks(const trial *t, uint32_t *out, lh_error *err)
 }
 
 /* Evaluates the published planner's choice. */
-static lh_status try_published(const trial *t, lh_error *err)
+static lh_status evaluate_published(const layout_trial *t, lh_error *err)
 {
     uint32_t M;
     lh_job plain;
-    LHI_TRY(published_chunks(t, &M, err));
-    lhi_config config = plain_config(t, M, t->freedom->layers, &plain);
-    return lhi_elastic_shape(&plain, &config, t->freedom, t->mem, t->out, err);
+    LHI_TRY(count_published_chunks(t, &M, err));
+    lhi_config config = make_zero1_config(t, M, t->freedom->layers, &plain);
+    return lhi_elastic_search_shape(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
 /* --- search ------------------------------------------------------------------
@@ -213,17 +213,17 @@ static lh_status try_published(const trial *t, lh_error *err)
 
 /* Hill climbing from the fastest plan over longer and shorter queues: the event
  * search assumes equal stages, so its best queue need not be the best here. */
-static lh_status climb_queues(const trial *given, lh_error *err)
+static lh_status improve_queue(const layout_trial *given, lh_error *err)
 {
     static const int steps[] = {-8, -4, -2, -1, 1, 2, 4, 8};
     lhi_elastic_result *out = given->out;
-    lhi_elastic_freedom f = *given->freedom;
+    lhi_elastic_options f = *given->freedom;
     bool better = !f.depth_first && !f.breadth_first;
     while (better) {
         int64_t before = out->makespan_ns;
         int64_t q = out->details->enqueue[0];
         lhi_config like = out->config;
-        trial t = *given;
+        layout_trial t = *given;
         t.like = &like;
         t.freedom = &f;
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -232,8 +232,8 @@ static lh_status climb_queues(const trial *given, lh_error *err)
                 continue;
             f.queue = (uint32_t)next;
             lh_status status =
-                try_chunks(&t, like.layout.chunks_per_device, like.layers, err);
-            if (!can_go_on(status))
+                search_chunk_count(&t, like.layout.chunks_per_device, like.layers, err);
+            if (!may_continue(status))
                 return status;
         }
         better = out->makespan_ns < before;
@@ -245,7 +245,7 @@ static lh_status climb_queues(const trial *given, lh_error *err)
  * the first chunk's passes and the scatter after its last are exposed, so fewer
  * layers there may be faster. Moves `less` layers to other chunks of the stage,
  * one each: to the last ones, or with `early` to the next ones. */
-static uint32_t *smaller_first(const lhi_config *like, uint32_t layers,
+static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
                                uint32_t M, uint32_t less, bool early,
                                lhi_arena *mem)
 {
@@ -260,7 +260,7 @@ static uint32_t *smaller_first(const lhi_config *like, uint32_t layers,
 }
 
 /* Visits the uneven shapes with M chunks per device. */
-static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
+static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M, shape_visitor *visit,
                              lh_error *err)
 {
     uint32_t layers = t->job->model->layers, P = t->like->layout.pipeline;
@@ -271,11 +271,11 @@ static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
             if (early && less == M - 1)
                 continue; /* all others get one either way */
             uint32_t *list =
-                smaller_first(t->like, layers, M, less, early, t->mem);
+                shrink_end_chunk(t->like, layers, M, less, early, t->mem);
             if (!list)
                 return lhi_fail_nomem(err);
             lh_status status = visit(t, M, list, err);
-            if (!can_go_on(status))
+            if (!may_continue(status))
                 return status;
         }
     return LH_OK;
@@ -285,73 +285,73 @@ static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
  * remainder, the longest chunk determines nearly everything. Few chunks are the
  * exception: there the first or the last is short and its gather or scatter is
  * exposed. */
-static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
+static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit, lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
-    uint32_t want = chunks_wanted(t);
-    for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++) {
-        if (want ? M != want : M > FEW && layers % (P * M) != 0)
+    uint32_t want = count_required_chunks(t);
+    for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++) {
+        if (want ? M != want : M > MAX_UNEVEN_CHUNKS && layers % (P * M) != 0)
             continue;
         lh_status status = visit(t, M, t->freedom->layers, err);
-        if (!can_go_on(status))
+        if (!may_continue(status))
             return status;
     }
     return LH_OK;
 }
 
 /* Checks whether uneven shapes may be tried. */
-static bool may_be_uneven(const trial *t, uint32_t M)
+static bool allows_uneven_shapes(const layout_trial *t, uint32_t M)
 {
-    uint32_t want = chunks_wanted(t);
+    uint32_t want = count_required_chunks(t);
     return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
 }
 
 /* Searches the uneven shapes. */
-static lh_status try_uneven(trial *t, lh_error *err)
+static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
 {
-    for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++)
-        if (may_be_uneven(t, M))
-            LHI_TRY(each_uneven(t, M, try_chunks, err));
+    for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
+        if (allows_uneven_shapes(t, M))
+            LHI_TRY(visit_uneven_shapes(t, M, search_chunk_count, err));
     return LH_OK;
 }
 
 /* Tries the best queue so far on other chunk counts, and smaller first chunks
  * with that queue and with any. */
-static lh_status try_again(trial *t, lh_error *err)
+static lh_status retry_best_queue(layout_trial *t, lh_error *err)
 {
-    lhi_elastic_freedom same = *t->freedom;
+    lhi_elastic_options same = *t->freedom;
     bool free_queue = !same.depth_first && !same.breadth_first;
-    trial with = *t;
+    layout_trial with = *t;
     same.queue = t->out->details->enqueue[0];
     with.freedom = &same;
     if (free_queue)
-        LHI_TRY(each_even(&with, try_chunks, err));
-    for (uint32_t M = 1; M <= most_chunks(t->job, t->like); M++)
-        if (free_queue && may_be_uneven(t, M))
-            LHI_TRY(each_uneven(&with, M, try_chunks, err));
-    return try_uneven(t, err);
+        LHI_TRY(visit_even_shapes(&with, search_chunk_count, err));
+    for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
+        if (free_queue && allows_uneven_shapes(t, M))
+            LHI_TRY(visit_uneven_shapes(&with, M, search_chunk_count, err));
+    return search_uneven_shapes(t, err);
 }
 
-lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
-                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
+lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
+                             const lhi_elastic_options *freedom, lhi_arena *mem,
                              lhi_elastic_result *out, lh_error *err)
 {
     lh_error why = {0};
-    trial t = {job, like, freedom, mem, out, INT64_MAX};
+    layout_trial t = {job, like, freedom, mem, out, INT64_MAX};
     *out = (lhi_elastic_result){0};
-    lh_status status = freedom->published ? try_published(&t, &why)
-                                          : each_even(&t, try_chunks, &why);
+    lh_status status = freedom->published ? evaluate_published(&t, &why)
+                                          : visit_even_shapes(&t, search_chunk_count, &why);
     bool searched = status == LH_OK && !freedom->published;
     if (searched && !out->schedule && freedom->below_ns)
-        status = try_uneven(&t, &why); /* bounds ruled the others out */
+        status = search_uneven_shapes(&t, &why); /* bounds ruled the others out */
     searched = searched && out->schedule;
     if (status == LH_OK && searched)
-        status = climb_queues(&t, &why);
+        status = improve_queue(&t, &why);
     if (status == LH_OK && searched) {
         int64_t before = out->makespan_ns;
-        status = try_again(&t, &why);
+        status = retry_best_queue(&t, &why);
         if (status == LH_OK && out->makespan_ns < before)
-            status = climb_queues(&t, &why);
+            status = improve_queue(&t, &why);
     }
     if (status != LH_OK) {
         lh_pipeline_free(out->built.pipeline);
@@ -371,32 +371,32 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
  */
 
 /* Lowers the layout's bound to that of this shape. */
-static lh_status lower_floor(void *context, uint32_t M, const uint32_t *layers,
+static lh_status update_layout_bound(void *context, uint32_t M, const uint32_t *layers,
                              lh_error *err)
 {
-    trial *t = context;
+    layout_trial *t = context;
     lh_job plain;
-    lhi_config config = plain_config(t, M, layers, &plain);
-    lhi_elastic_floor floor;
-    t->out->work += lhi_elastic_work_of_floor(&config);
-    LHI_TRY(lhi_elastic_floor_of(&plain, &config, t->freedom, &floor, err));
+    lhi_config config = make_zero1_config(t, M, layers, &plain);
+    lhi_elastic_lower_bound floor;
+    t->out->work += lhi_elastic_estimate_bound_work(&config);
+    LHI_TRY(lhi_elastic_compute_bound(&plain, &config, t->freedom, &floor, err));
     if (floor.makespan_ns < INT64_MAX)
         t->least_ns =
-            lhi_least(t->least_ns, floor.makespan_ns + floor.after_ns);
+            lhi_min_int64(t->least_ns, floor.makespan_ns + floor.after_ns);
     return LH_OK;
 }
 
-lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
-                                   const lhi_elastic_freedom *freedom,
+lh_status lhi_elastic_compute_layout_bound(const lh_job *job, const lhi_config *like,
+                                   const lhi_elastic_options *freedom,
                                    lhi_arena *mem, int64_t *out_ns,
                                    uint64_t *work, lh_error *err)
 {
     lhi_elastic_result none = {0};
-    trial t = {job, like, freedom, mem, &none, INT64_MAX};
-    lh_status status = each_even(&t, lower_floor, err);
-    for (uint32_t M = 1; M <= most_chunks(job, like) && status == LH_OK; M++)
-        if (may_be_uneven(&t, M))
-            status = each_uneven(&t, M, lower_floor, err);
+    layout_trial t = {job, like, freedom, mem, &none, INT64_MAX};
+    lh_status status = visit_even_shapes(&t, update_layout_bound, err);
+    for (uint32_t M = 1; M <= compute_max_chunks(job, like) && status == LH_OK; M++)
+        if (allows_uneven_shapes(&t, M))
+            status = visit_uneven_shapes(&t, M, update_layout_bound, err);
     *work += none.work;
     LHI_TRY(status);
     *out_ns = t.least_ns;

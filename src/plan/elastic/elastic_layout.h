@@ -21,7 +21,7 @@
 #define LHI_ELASTIC "elastic"
 
 /* Features that the search may use. */
-typedef struct lhi_elastic_freedom {
+typedef struct lhi_elastic_options {
     uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */
     bool recompute;     /* operations may be recomputed */
     bool breadth_first; /* all microbatches in one group */
@@ -40,12 +40,12 @@ typedef struct lhi_elastic_freedom {
     /* As in lh_elastic_setting, for the whole layout. */
     bool (*stopped)(void *context, bool works);
     void *context;
-} lhi_elastic_freedom;
+} lhi_elastic_options;
 
 /* Result of the search on one layout. */
 typedef struct lhi_elastic_result {
     lhi_config config; /* with its chunks per device */
-    lhi_built built;   /* pipeline with the plan's communication */
+    lhi_built_layout built;   /* pipeline with the plan's communication */
     lh_schedule *schedule;
     const lh_plan_elastic *details; /* in the caller's arena */
     int64_t offloaded_bytes;        /* per device, peak */
@@ -55,17 +55,17 @@ typedef struct lhi_elastic_result {
 } lhi_elastic_result;
 
 /* Checks whether elastic plans apply to this job and layout. */
-bool lhi_elastic_suits(const lh_job *job, const lhi_config *config);
+bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config);
 
 /* Checks whether the job requires an elastic plan if one exists, even when
  * other schedules are faster. */
-bool lhi_elastic_alone(const lh_job *job);
+bool lhi_elastic_is_required(const lh_job *job);
 
 /* Finds the fastest elastic plan with the degrees, micro-batch and outermost
  * parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: none exists; `err`
  * has the reason. Release out->built.pipeline and out->schedule. */
-lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
-                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
+lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
+                             const lhi_elastic_options *freedom, lhi_arena *mem,
                              lhi_elastic_result *out, lh_error *err);
 
 /* Computes a lower bound on the iteration of any plan that
@@ -73,8 +73,8 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
  * recomputations; INT64_MAX: nothing fits. A bound at or above
  * freedom->below_ns may not be tight. Adds to *work, in the unit of
  * lhi_elastic_result. */
-lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
-                                   const lhi_elastic_freedom *freedom,
+lh_status lhi_elastic_compute_layout_bound(const lh_job *job, const lhi_config *like,
+                                   const lhi_elastic_options *freedom,
                                    lhi_arena *mem, int64_t *out_ns,
                                    uint64_t *work, lh_error *err);
 

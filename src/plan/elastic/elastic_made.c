@@ -17,7 +17,7 @@
 
 /* Returns the matrix product that an operation belongs to; 0: none shared with
  * others. */
-static int product_of(const char *name)
+static int find_matrix_product(const char *name)
 {
     static const char *const parts[][4] = {
         {"query", "key", "value", "key and value"},
@@ -33,10 +33,10 @@ static int product_of(const char *name)
 /* Adds an operation, merged with others of the same product. */
 static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
 {
-    int product = product_of(op->name);
+    int product = find_matrix_product(op->name);
     uint32_t k = 0;
     while (k < kinds->n &&
-           (!product || product_of(kinds->ops[k].name) != product))
+           (!product || find_matrix_product(kinds->ops[k].name) != product))
         k++;
     if (k == kinds->n) {
         kinds->ops[kinds->n++] = *op;
@@ -54,7 +54,7 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
 {
     lh_cost_op all[LH_COST_MAX_OPS];
     uint32_t n = 0;
-    lh_cost_slice slice = {.n_layers = 1};
+    lh_cost_layer_range slice = {.n_layers = 1};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     LHI_TRY(lh_cost_layer_ops(job, &config->layout, &slice,
@@ -74,7 +74,7 @@ double lhi_elastic_expert_replicas(const lh_layout *layout)
 
 /* Returns the share of a chunk's weights and gradients that a device keeps when
  * everything is sharded. */
-static double kept_of(const lh_layout *l, const lh_cost *cost)
+static double compute_kept_share(const lh_layout *l, const lh_cost *cost)
 {
     double replicas = (double)l->data * l->context;
     double experts = cost->params > 0
@@ -94,18 +94,18 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
                                .estimate_missing = true};
     lhi_elastic_state state = {.weights = LHI_NEW(mem, int64_t, n_chunks),
                                .gradients = LHI_NEW(mem, int64_t, n_chunks),
-                               .kept = LHI_NEW(mem, double, n_chunks),
+                               .kept_shares = LHI_NEW(mem, double, n_chunks),
                                .optimizer = LHI_NEW(mem, int64_t, P),
                                .params = LHI_NEW(mem, int64_t, P),
                                .experts = LHI_NEW(mem, int64_t, P)};
-    if (!state.weights || !state.gradients || !state.kept || !state.optimizer ||
+    if (!state.weights || !state.gradients || !state.kept_shares || !state.optimizer ||
         !state.params || !state.experts)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < n_chunks; c++) {
-        lh_cost_slice slice = {.embedding = c == 0,
+        lh_cost_layer_range slice = {.embedding = c == 0,
                                .head = c + 1 == n_chunks,
                                .chunk = c,
-                               .of = n_chunks};
+                               .n_chunks = n_chunks};
         lh_cost cost;
         lhi_config_layers(job->model->layers, config, c, &slice.first_layer,
                           &slice.n_layers);
@@ -117,18 +117,18 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
         state.optimizer[c % P] += parts.optimizer;
         state.params[c % P] += cost.params;
         state.experts[c % P] += cost.expert_params;
-        state.kept[c] = kept_of(&config->layout, &cost);
+        state.kept_shares[c] = compute_kept_share(&config->layout, &cost);
     }
     *out = state;
     return LH_OK;
 }
 
-int64_t lhi_elastic_moved(const lhi_elastic_ground *ground, int64_t bytes)
+int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground, int64_t bytes)
 {
-    return bytes / LHI_ELASTIC_PARTS * ground->moved;
+    return bytes / LHI_ELASTIC_PARTS * ground->offloaded_parts;
 }
 
-int64_t lhi_elastic_copying_ns(const lhi_elastic_ground *ground, int64_t bytes)
+int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground, int64_t bytes)
 {
     return bytes > 0
                ? (int64_t)ceil((double)bytes / ground->host_bytes_per_s * 1e9)
@@ -148,7 +148,7 @@ static int64_t saved(int64_t bytes, double share, double kept)
 }
 
 /* Computes the communication buffers of device `d`. */
-static int64_t buffers_of(const lhi_config *config,
+static int64_t compute_buffer_bytes(const lhi_config *config,
                           const lhi_elastic_state *state, uint32_t d,
                           const lh_plan_elastic *plan)
 {
@@ -156,8 +156,8 @@ static int64_t buffers_of(const lhi_config *config,
     uint32_t n_chunks = P * config->layout.chunks_per_device;
     int64_t most_g = 0, most_p = 0;
     for (uint32_t c = d; c < n_chunks; c += P) {
-        most_g = lhi_most(most_g, state->gradients[c]);
-        most_p = lhi_most(most_p, state->weights[c]);
+        most_g = lhi_max_int64(most_g, state->gradients[c]);
+        most_p = lhi_max_int64(most_p, state->weights[c]);
     }
     return (int64_t)ceil(2 * plan->gradients * (double)most_g +
                          4 * plan->parameters * (double)most_p);
@@ -167,7 +167,7 @@ static int64_t buffers_of(const lhi_config *config,
  */
 
 /* Returns the plan's row for an operation; NULL: not recomputed. */
-static const lh_plan_recomputed *row_of(const lh_plan_elastic *plan,
+static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
                                         const char *name)
 {
     for (uint32_t i = 0; i < plan->n_recomputed; i++)
@@ -178,7 +178,7 @@ static const lh_plan_recomputed *row_of(const lh_plan_elastic *plan,
 
 /* Finds the plan's row for an operation kind. Operations of one matrix product
  * are recomputed together. */
-static lh_status row_of_kind(const lhi_elastic_ground *g,
+static lh_status find_row_of_kind(const lhi_elastic_context *g,
                              const lh_plan_elastic *plan, uint32_t kind,
                              uint32_t *n_known, const lh_plan_recomputed **out,
                              lh_error *err)
@@ -186,14 +186,14 @@ static lh_status row_of_kind(const lhi_elastic_ground *g,
     const lhi_elastic_kinds *k = g->kinds;
     uint32_t n =
         g->config->layout.pipeline * g->config->layout.chunks_per_device;
-    *out = row_of(plan, k->names[kind][0]);
+    *out = find_row(plan, k->names[kind][0]);
     if (*out && (*out)->n_chunks != n)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the plan does not say in which layers '%s' is made "
                         "again",
                         k->names[kind][0]);
     for (uint32_t i = 0; i < k->n_names[kind]; i++) {
-        const lh_plan_recomputed *row = row_of(plan, k->names[kind][i]);
+        const lh_plan_recomputed *row = find_row(plan, k->names[kind][i]);
         if ((row == NULL) != (*out == NULL) ||
             (row && row->n_chunks != (*out)->n_chunks) ||
             (row &&
@@ -208,13 +208,13 @@ static lh_status row_of_kind(const lhi_elastic_ground *g,
 }
 
 /* Fills rows[kind]. */
-static lh_status find_rows(const lhi_elastic_ground *g,
+static lh_status find_rows(const lhi_elastic_context *g,
                            const lh_plan_elastic *plan,
                            const lh_plan_recomputed **rows, lh_error *err)
 {
     uint32_t n_known = 0;
     for (uint32_t k = 0; k < g->kinds->n; k++)
-        LHI_TRY(row_of_kind(g, plan, k, &n_known, &rows[k], err));
+        LHI_TRY(find_row_of_kind(g, plan, k, &n_known, &rows[k], err));
     if (n_known != plan->n_recomputed)
         return lhi_fail(err, LH_EINPUT,
                         "%" PRIu32 " of %" PRIu32 " operations are those of a "
@@ -227,65 +227,65 @@ static lh_status find_rows(const lhi_elastic_ground *g,
  */
 
 /* Adds offloading to a chunk: a pass lasts at least as long as its copy. */
-static void offload(const lhi_elastic_ground *g, uint32_t c, lh_chunk *chunk)
+static void offload(const lhi_elastic_context *g, uint32_t c, lh_chunk *chunk)
 {
     uint32_t P = g->plain->n_devices, n_chunks = g->plain->n_chunks;
-    int64_t ns = lhi_elastic_copying_ns(g, lhi_elastic_moved(g, chunk->mem_f));
+    int64_t ns = lhi_elastic_offload_copy_ns(g, lhi_elastic_offloaded_bytes(g, chunk->mem_f));
     int64_t most = 0;
     for (uint32_t k = c; k < n_chunks && c < P; k += P)
-        most = lhi_most(most, lhi_elastic_moved(g, g->plain->chunks[k].mem_f));
-    chunk->f_ns = lhi_most(chunk->f_ns, ns);
-    chunk->d_ns = lhi_most(chunk->d_ns, ns - chunk->w_ns);
-    chunk->mem_f -= lhi_elastic_moved(g, chunk->mem_f);
+        most = lhi_max_int64(most, lhi_elastic_offloaded_bytes(g, g->plain->chunks[k].mem_f));
+    chunk->f_ns = lhi_max_int64(chunk->f_ns, ns);
+    chunk->d_ns = lhi_max_int64(chunk->d_ns, ns - chunk->w_ns);
+    chunk->mem_f -= lhi_elastic_offloaded_bytes(g, chunk->mem_f);
     chunk->mem_static += 2 * most;
 }
 
 /* Computes the activation bytes per microbatch that recomputation drops on
  * chunk `c`. */
-static int64_t dropped_by(const lhi_elastic_ground *g,
+static int64_t compute_dropped_bytes(const lhi_elastic_context *g,
                           const lh_plan_recomputed *const *rows, uint32_t c)
 {
     int64_t dropped = 0;
     for (uint32_t k = 0; k < g->kinds->n; k++)
         dropped += (rows[k] ? rows[k]->layers[c] : 0) * g->kinds->ops[k].bytes;
     /* Some layers may store less than others. */
-    return lhi_least(dropped, g->plain->chunks[c].mem_f);
+    return lhi_min_int64(dropped, g->plain->chunks[c].mem_f);
 }
 
 /* Computes the memory on device `d` for one layer, resident in full during its
  * recomputation. */
-static int64_t whole_on(const lhi_elastic_ground *g,
+static int64_t compute_full_layer_bytes(const lhi_elastic_context *g,
                         const lh_plan_recomputed *const *rows, uint32_t d)
 {
     int64_t dropped = 0, whole = 0;
     for (uint32_t c = d; c < g->plain->n_chunks; c += g->plain->n_devices)
-        dropped += dropped_by(g, rows, c);
+        dropped += compute_dropped_bytes(g, rows, c);
     for (uint32_t k = 0; k < g->kinds->n; k++)
         whole += g->kinds->ops[k].bytes;
     return dropped > 0 ? whole : 0;
 }
 
 /* Fills chunk `c` with the plan's recomputation and sharding. */
-static void fill_chunk(const lhi_elastic_ground *g, const lh_plan_elastic *plan,
+static void fill_chunk(const lhi_elastic_context *g, const lh_plan_elastic *plan,
                        const lh_plan_recomputed *const *rows, uint32_t c,
                        lh_chunk *chunk)
 {
-    const int64_t dropped = dropped_by(g, rows, c);
+    const int64_t dropped = compute_dropped_bytes(g, rows, c);
     *chunk = g->plain->chunks[c];
     for (uint32_t k = 0; k < g->kinds->n; k++)
         chunk->d_ns += (rows[k] ? rows[k]->layers[c] : 0) * g->kinds->ops[k].ns;
     if (c < g->plain->n_devices)
-        chunk->mem_static += whole_on(g, rows, c);
+        chunk->mem_static += compute_full_layer_bytes(g, rows, c);
     offload(g, c, chunk);
     chunk->mem_f -= dropped;
     chunk->mem_d = -chunk->mem_f;
     chunk->mem_w = 0;
     chunk->mem_static -=
-        saved(g->state->gradients[c], plan->gradients, g->state->kept[c]) +
-        saved(g->state->weights[c], plan->parameters, g->state->kept[c]);
+        saved(g->state->gradients[c], plan->gradients, g->state->kept_shares[c]) +
+        saved(g->state->weights[c], plan->parameters, g->state->kept_shares[c]);
 }
 
-lh_status lhi_elastic_make(const lhi_elastic_ground *g,
+lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
                            const lh_plan_elastic *plan, lhi_arena *mem,
                            lh_pipeline **out, lh_error *err)
 {
@@ -301,8 +301,8 @@ lh_status lhi_elastic_make(const lhi_elastic_ground *g,
     for (uint32_t c = 0; c < desc.n_chunks; c++)
         fill_chunk(g, plan, rows, c, &chunks[c]);
     for (uint32_t d = 0; d < desc.n_devices; d++)
-        chunks[d].mem_static += buffers_of(g->config, g->state, d, plan);
-    LHI_TRY(lhi_shares_sent(g->plain, g->sharded, plan, mem, chunks, &ops,
+        chunks[d].mem_static += compute_buffer_bytes(g->config, g->state, d, plan);
+    LHI_TRY(lhi_elastic_compute_communication(g->plain, g->sharded, plan, mem, chunks, &ops,
                             &n_ops, err));
     desc.joint = true;
     desc.chunks = chunks;
@@ -318,7 +318,7 @@ lh_status lhi_elastic_make(const lhi_elastic_ground *g,
 }
 
 /* Returns the layout under a choice's elastic plan and sets its job. */
-static lhi_config plain_config(const lh_job *job, const lhi_config *config,
+static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
                                lh_job *plain)
 {
     lhi_config own = *config;
@@ -332,7 +332,7 @@ static lhi_config plain_config(const lh_job *job, const lhi_config *config,
 /* Builds the pipeline again from the plan's groups, shares and operations. */
 static lh_status rebuild(const lh_job *plain, const lhi_config *own,
                          const lh_plan_elastic *plan, lhi_arena *mem,
-                         lhi_built *built, lh_error *err)
+                         lhi_built_layout *built, lh_error *err)
 {
     lhi_elastic_kinds kinds;
     lhi_elastic_state state;
@@ -341,26 +341,26 @@ static lh_status rebuild(const lh_job *plain, const lhi_config *own,
     lh_pipeline *made = NULL;
     if (!sharded)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_layout_sharded(plain, own, sharded, err));
+    LHI_TRY(lhi_layout_compute_sharded_times(plain, own, sharded, err));
     LHI_TRY(lhi_elastic_kinds_find(plain, own, &kinds, err));
     LHI_TRY(lhi_elastic_state_find(plain, own, mem, &state, err));
-    const lhi_elastic_ground ground = {.job = plain,
+    const lhi_elastic_context ground = {.job = plain,
                                        .config = own,
                                        .plain = built->pipeline,
                                        .kinds = &kinds,
                                        .state = &state,
                                        .sharded = sharded};
-    LHI_TRY(lhi_elastic_make(&ground, plan, mem, &made, err));
+    LHI_TRY(lhi_elastic_build_plan_pipeline(&ground, plan, mem, &made, err));
     lh_pipeline_free(built->pipeline);
     built->pipeline = made;
     return LH_OK;
 }
 
 lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
-                              lhi_built *out, lh_error *err)
+                              lhi_built_layout *out, lh_error *err)
 {
     lh_job plain;
-    lhi_config own = plain_config(job, config, &plain);
+    lhi_config own = make_zero1_config(job, config, &plain);
     LHI_TRY(lhi_layout_build(&plain, &own, out, err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_status status =
@@ -378,7 +378,7 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
  */
 
 /* Takes at most all of a part to cover the missing bytes. */
-static void make_up(int64_t *missing, int64_t *part)
+static void take_missing(int64_t *missing, int64_t *part)
 {
     int64_t taken = *missing < *part ? *missing : *part;
     *missing -= taken;
@@ -388,7 +388,7 @@ static void make_up(int64_t *missing, int64_t *part)
 /* Makes the parts add up: the unattributed remainder is transient memory. If a
  * profile measured less state than sharding removes, the other parts shrink
  * too. */
-static void settle(const lh_pipeline *p, lh_plan_memory *part)
+static void balance_parts(const lh_pipeline *p, lh_plan_memory *part)
 {
     int64_t left = 0, missing;
     for (uint32_t c = 0; c < p->n_chunks; c++)
@@ -398,14 +398,14 @@ static void settle(const lh_pipeline *p, lh_plan_memory *part)
             part->optimizer_bytes + part->buffers_bytes;
     missing = left < 0 ? -left : 0;
     part->temporary_bytes = left > 0 ? left : 0;
-    make_up(&missing, &part->optimizer_bytes);
-    make_up(&missing, &part->gradients_bytes);
-    make_up(&missing, &part->parameters_bytes);
-    make_up(&missing, &part->buffers_bytes);
+    take_missing(&missing, &part->optimizer_bytes);
+    take_missing(&missing, &part->gradients_bytes);
+    take_missing(&missing, &part->parameters_bytes);
+    take_missing(&missing, &part->buffers_bytes);
 }
 
 /* Distributes each device's static memory over its parts. */
-static void share_memory(const lhi_config *config,
+static void distribute_memory(const lhi_config *config,
                          const lhi_elastic_state *state,
                          const lh_plan_elastic *plan,
                          const lh_pipeline *pipeline, lh_plan_memory *parts)
@@ -414,15 +414,15 @@ static void share_memory(const lhi_config *config,
     for (uint32_t c = 0; c < pipeline->n_chunks; c++) {
         lh_plan_memory *part = &parts[c % P];
         part->gradients_bytes -=
-            saved(state->gradients[c], plan->gradients, state->kept[c]);
+            saved(state->gradients[c], plan->gradients, state->kept_shares[c]);
         part->parameters_bytes -=
-            saved(state->weights[c], plan->parameters, state->kept[c]);
+            saved(state->weights[c], plan->parameters, state->kept_shares[c]);
     }
     for (uint32_t d = 0; d < P; d++) {
-        parts[d].gradients_bytes = lhi_most(parts[d].gradients_bytes, 0);
-        parts[d].parameters_bytes = lhi_most(parts[d].parameters_bytes, 0);
-        parts[d].buffers_bytes += buffers_of(config, state, d, plan);
-        settle(pipeline, &parts[d]);
+        parts[d].gradients_bytes = lhi_max_int64(parts[d].gradients_bytes, 0);
+        parts[d].parameters_bytes = lhi_max_int64(parts[d].parameters_bytes, 0);
+        parts[d].buffers_bytes += compute_buffer_bytes(config, state, d, plan);
+        balance_parts(pipeline, &parts[d]);
     }
 }
 
@@ -432,7 +432,7 @@ lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
                              lh_error *err)
 {
     lh_job plain;
-    lhi_config own = plain_config(job, config, &plain);
+    lhi_config own = make_zero1_config(job, config, &plain);
     lhi_elastic_state state;
     LHI_TRY(lhi_layout_memory(&plain, &own, parts, err));
     lhi_arena *mem = lhi_arena_make(0);
@@ -440,7 +440,7 @@ lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
         mem ? lhi_elastic_state_find(&plain, &own, mem, &state, err)
             : lhi_fail_nomem(err);
     if (status == LH_OK)
-        share_memory(&own, &state, plan, pipeline, parts);
+        distribute_memory(&own, &state, plan, pipeline, parts);
     lhi_arena_free(mem);
     return status;
 }

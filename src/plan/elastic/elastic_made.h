@@ -25,7 +25,7 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
 /* State of a layout's chunks before anything is sharded. */
 typedef struct lhi_elastic_state {
     int64_t *weights, *gradients; /* bytes, per chunk */
-    double *kept; /* per chunk: share left on a device when fully sharded */
+    double *kept_shares; /* per chunk: share left on a device when fully sharded */
     int64_t *optimizer, *params; /* per device: bytes; parameter count */
     int64_t *experts;            /* expert parameters among params */
 } lhi_elastic_state;
@@ -40,7 +40,7 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
 
 /* Inputs for elastic plans on one layout. Borrows everything that it points to.
  */
-typedef struct lhi_elastic_ground {
+typedef struct lhi_elastic_context {
     const lh_job *job; /* with ZeRO-1 */
     const lhi_config *config;
     const lh_pipeline *plain; /* the layout's pipeline with ZeRO-1 */
@@ -49,18 +49,18 @@ typedef struct lhi_elastic_ground {
     const lhi_chunk_sharded *sharded; /* per chunk */
     /* Offloading: `moved` from LHI_ELASTIC_PARTS of every activation is copied
      * to the host and back at this rate, bytes/s. Not stored in plans. */
-    uint32_t moved;
+    uint32_t offloaded_parts;
     double host_bytes_per_s;
-} lhi_elastic_ground;
+} lhi_elastic_context;
 
 enum { LHI_ELASTIC_PARTS = 64 };
 
 /* lhi_elastic_offloaded_bytes(): returns the offloaded part of `bytes` of
  * activations. lhi_elastic_offload_copy_ns(): returns its copy time in ns,
  * rounded up. */
-int64_t lhi_elastic_moved(const lhi_elastic_ground *ground, int64_t bytes);
+int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground, int64_t bytes);
 /* Returns the copy time of the offloaded part of `bytes`, in ns, rounded up. */
-int64_t lhi_elastic_copying_ns(const lhi_elastic_ground *ground, int64_t bytes);
+int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground, int64_t bytes);
 
 /* Returns `part` / `all`, rounded to the digits that plan files keep. */
 double lhi_elastic_share(int64_t part, int64_t all);
@@ -68,14 +68,14 @@ double lhi_elastic_share(int64_t part, int64_t all);
 /* Builds the pipeline of a plan that lists every chunk's layers. LH_EINPUT: its
  * recomputation is impossible; `err` has the reason. Release with
  * lh_pipeline_free(); `mem` is scratch. */
-lh_status lhi_elastic_make(const lhi_elastic_ground *ground,
+lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *ground,
                            const lh_plan_elastic *plan, lhi_arena *mem,
                            lh_pipeline **out, lh_error *err);
 
 /* Builds the pipeline for a choice of a job: `config` comes from
  * lhi_config_from_choice() with its plan. Otherwise like lhi_layout_build(). */
 lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
-                              lhi_built *out, lh_error *err);
+                              lhi_built_layout *out, lh_error *err);
 
 /* Like lhi_layout_memory(), for an elastic plan: `pipeline` is its own and
  * `plan` has its shares. The transient memory of a pass includes one layer

@@ -18,29 +18,29 @@
 
 enum {
     PARTS_STEP = 4, /* step of the offloaded parts (LHI_ELASTIC_PARTS) */
-    MOST_TRIES = 6, /* budgets to try if the real pipeline does not fit */
+    MAX_BUDGETS = 6, /* budgets to try if the real pipeline does not fit */
 };
 
 /* Search state for one chunk count. */
-typedef struct shaper {
+typedef struct shape_search {
     const lh_job *job; /* with ZeRO-1 */
     const lhi_config *config;
-    const lhi_elastic_freedom *freedom;
+    const lhi_elastic_options *freedom;
     lhi_arena *mem; /* scratch */
-    lhi_built built;
+    lhi_built_layout built;
     uint32_t P, M, n_chunks;
     uint32_t layers; /* in an even chunk, rounded up */
-    uint32_t moved;  /* offloaded parts of every activation */
+    uint32_t offloaded_parts;  /* offloaded parts of every activation */
     double host_bytes_per_s;
     lhi_elastic_kinds kinds;
     lhi_elastic_state state;
     lhi_chunk_sharded *sharded; /* per chunk */
     lh_elastic_case given;
     lh_elastic_op *ops; /* [kind * layers + layer] */
-} shaper;
+} shape_search;
 
 /* Returns the host link rate of the slowest site. */
-static double host_link(const lh_job *job)
+static double find_host_rate(const lh_job *job)
 {
     double least = 0;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
@@ -52,37 +52,37 @@ static double host_link(const lh_job *job)
 }
 
 /* Collects the inputs of pipeline.h. */
-static lhi_elastic_ground ground_of(const shaper *s)
+static lhi_elastic_context make_context(const shape_search *s)
 {
-    return (lhi_elastic_ground){.job = s->job,
+    return (lhi_elastic_context){.job = s->job,
                                 .config = s->config,
                                 .plain = s->built.pipeline,
                                 .kinds = &s->kinds,
                                 .state = &s->state,
                                 .sharded = s->sharded,
-                                .moved = s->moved,
+                                .offloaded_parts = s->offloaded_parts,
                                 .host_bytes_per_s = s->host_bytes_per_s};
 }
 
-static int64_t moved_of(const shaper *s, int64_t bytes)
+static int64_t compute_offloaded_bytes(const shape_search *s, int64_t bytes)
 {
-    lhi_elastic_ground ground = ground_of(s);
-    return lhi_elastic_moved(&ground, bytes);
+    lhi_elastic_context ground = make_context(s);
+    return lhi_elastic_offloaded_bytes(&ground, bytes);
 }
 
-static int64_t copying_ns(const shaper *s, int64_t bytes)
+static int64_t copying_ns(const shape_search *s, int64_t bytes)
 {
-    lhi_elastic_ground ground = ground_of(s);
-    return lhi_elastic_copying_ns(&ground, bytes);
+    lhi_elastic_context ground = make_context(s);
+    return lhi_elastic_offload_copy_ns(&ground, bytes);
 }
 
-static int64_t moving_ns(const shaper *s, int64_t bytes)
+static int64_t estimate_transfer_ns(const shape_search *s, int64_t bytes)
 {
-    return copying_ns(s, moved_of(s, bytes));
+    return copying_ns(s, compute_offloaded_bytes(s, bytes));
 }
 
 /* Lists the operations that can be recomputed. */
-static lh_status find_kinds(shaper *s, lh_error *err)
+static lh_status find_kinds(shape_search *s, lh_error *err)
 {
     s->kinds.n = 0;
     if (!s->freedom->recompute)
@@ -92,14 +92,14 @@ static lh_status find_kinds(shaper *s, lh_error *err)
 
 /* Sums a value over each device's chunks; returns the largest sum divided by
  * the chunks per device, rounded up. */
-static int64_t per_chunk(const shaper *s, int64_t (*value)(const lh_chunk *))
+static int64_t max_per_chunk(const shape_search *s, int64_t (*value)(const lh_chunk *))
 {
     int64_t most = 0;
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t sum = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P)
             sum += value(lh_pipeline_chunk(s->built.pipeline, c));
-        most = lhi_most(most, sum);
+        most = lhi_max_int64(most, sum);
     }
     return (most + s->M - 1) / s->M;
 }
@@ -116,7 +116,7 @@ static int64_t backward_of(const lh_chunk *c)
 
 static int64_t collective_of(const lh_chunk *c)
 {
-    return lhi_most(c->all_gather_ns, c->reduce_scatter_ns) + c->dp_latency_ns;
+    return lhi_max_int64(c->all_gather_ns, c->reduce_scatter_ns) + c->dp_latency_ns;
 }
 
 static int64_t activation_of(const lh_chunk *c)
@@ -129,16 +129,16 @@ static int64_t slowest_hop(const lh_pipeline *p)
     int64_t most = 0;
     for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++) {
         const lh_link *l = lh_pipeline_link(p, i);
-        most = lhi_most(most, l->latency_ns + l->transfer_ns);
+        most = lhi_max_int64(most, l->latency_ns + l->transfer_ns);
     }
     return most;
 }
 
 /* Lists the operations of a chunk with the most layers, and the memory that
  * none of them stores. */
-static lh_status list_ops(shaper *s, lh_error *err)
+static lh_status list_ops(shape_search *s, lh_error *err)
 {
-    int64_t stored = per_chunk(s, activation_of), listed = 0, again = 0;
+    int64_t stored = max_per_chunk(s, activation_of), listed = 0, again = 0;
     s->ops = LHI_NEW(s->mem, lh_elastic_op, (size_t)s->kinds.n * s->layers);
     if (!s->ops)
         return lhi_fail_nomem(err);
@@ -150,19 +150,19 @@ static lh_status list_ops(shaper *s, lh_error *err)
             listed += s->kinds.ops[k].bytes;
         }
     }
-    int64_t moved = moved_of(s, stored);
-    s->given.kept_bytes = lhi_most(stored - moved - listed, 0);
+    int64_t moved = compute_offloaded_bytes(s, stored);
+    s->given.base_bytes = lhi_max_int64(stored - moved - listed, 0);
     /* Double buffering: one activation in transfer besides the one in use. */
     s->given.other_bytes += 2 * moved;
-    s->given.f_ns = lhi_most(s->given.f_ns, moving_ns(s, stored));
-    s->given.b_ns = lhi_most(s->given.b_ns, moving_ns(s, stored));
+    s->given.f_ns = lhi_max_int64(s->given.f_ns, estimate_transfer_ns(s, stored));
+    s->given.b_ns = lhi_max_int64(s->given.b_ns, estimate_transfer_ns(s, stored));
     /* One layer is resident in full while its backward runs. */
     s->given.other_bytes += again;
     return LH_OK;
 }
 
 /* Fills the equal-stage case from the slowest and fullest stages. */
-static lh_status fill_case(shaper *s, lh_error *err)
+static lh_status fill_case(shape_search *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;
     const lh_layout *l = &s->config->layout;
@@ -174,9 +174,9 @@ static lh_status fill_case(shaper *s, lh_error *err)
                            .expert_replicas = experts,
                            .chunks = s->M,
                            .microbatches = s->config->microbatches,
-                           .f_ns = per_chunk(s, forward_of),
-                           .b_ns = per_chunk(s, backward_of),
-                           .dp_ns = per_chunk(s, collective_of),
+                           .f_ns = max_per_chunk(s, forward_of),
+                           .b_ns = max_per_chunk(s, backward_of),
+                           .dp_ns = max_per_chunk(s, collective_of),
                            .pp_ns = slowest_hop(p),
                            .weight_bytes = 2,
                            .gradient_bytes =
@@ -192,14 +192,14 @@ static lh_status fill_case(shaper *s, lh_error *err)
         for (uint32_t c = d; c < s->n_chunks; c += s->P) {
             held += lh_pipeline_chunk(p, c)->mem_static;
             state += s->state.weights[c] + s->state.gradients[c];
-            sent += lhi_most(s->sharded[c].gather_ns, s->sharded[c].scatter_ns);
+            sent += lhi_max_int64(s->sharded[c].gather_ns, s->sharded[c].scatter_ns);
         }
-        g->params = lhi_most(g->params, s->state.params[d]);
-        g->expert_params = lhi_most(g->expert_params, s->state.experts[d]);
-        g->sharded_ns = lhi_most(g->sharded_ns, (sent + s->M - 1) / s->M);
-        g->other_bytes = lhi_most(g->other_bytes, held - state);
+        g->params = lhi_max_int64(g->params, s->state.params[d]);
+        g->expert_params = lhi_max_int64(g->expert_params, s->state.experts[d]);
+        g->sharded_ns = lhi_max_int64(g->sharded_ns, (sent + s->M - 1) / s->M);
+        g->other_bytes = lhi_max_int64(g->other_bytes, held - state);
     }
-    g->sharded_ns = lhi_most(g->sharded_ns, g->dp_ns);
+    g->sharded_ns = lhi_max_int64(g->sharded_ns, g->dp_ns);
     return list_ops(s, err);
 }
 
@@ -207,7 +207,7 @@ static lh_status fill_case(shaper *s, lh_error *err)
  */
 
 /* Counts the layers in a chunk of stage `d` that recompute kind k. */
-static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
+static uint32_t count_recomputed_layers(const shape_search *s, const lh_elastic_search_result *best,
                              uint32_t d, uint32_t k, uint32_t n_layers)
 {
     uint32_t n = 0;
@@ -218,21 +218,21 @@ static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
 }
 
 /* Returns the offloaded bytes on the device that offloads most. */
-static int64_t offloaded(const shaper *s)
+static int64_t offloaded(const shape_search *s)
 {
     int64_t most = 0;
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t sum = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P)
-            sum += moved_of(s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
-        most = lhi_most(most, sum * s->config->microbatches);
+            sum += compute_offloaded_bytes(s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
+        most = lhi_max_int64(most, sum * s->config->microbatches);
     }
     return most;
 }
 
 /* Converts groups, shares and buckets to the plan's form; borrows the groups.
  */
-static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
+static lh_plan_elastic make_shares(const shape_search *s, const lh_elastic_plan *plan)
 {
     return (lh_plan_elastic){
         .n_enqueue = plan->n_enqueue,
@@ -251,7 +251,7 @@ static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
 
 /* Lists in how many layers of each chunk kind k is recomputed, and the total in
  * *sum. */
-static lh_status list_layers(const shaper *s, const lh_elastic_best *best,
+static lh_status list_layers(const shape_search *s, const lh_elastic_search_result *best,
                              uint32_t k, lhi_arena *mem, const uint32_t **out,
                              uint32_t *sum, lh_error *err)
 {
@@ -262,7 +262,7 @@ static lh_status list_layers(const shaper *s, const lh_elastic_best *best,
     for (uint32_t c = 0; c < s->n_chunks; c++) {
         uint32_t first, n;
         lhi_config_layers(s->job->model->layers, s->config, c, &first, &n);
-        layers[c] = layers_again(s, best, c % s->P, k, n);
+        layers[c] = count_recomputed_layers(s, best, c % s->P, k, n);
         *sum += layers[c];
     }
     *out = layers;
@@ -270,7 +270,7 @@ static lh_status list_layers(const shaper *s, const lh_elastic_best *best,
 }
 
 /* Fills the plan's details from the search result. */
-static lh_status describe(const shaper *s, const lh_elastic_best *best,
+static lh_status describe(const shape_search *s, const lh_elastic_search_result *best,
                           lhi_arena *mem, const lh_plan_elastic **out,
                           lh_error *err)
 {
@@ -284,13 +284,13 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
         return lhi_fail_nomem(err);
     memcpy(enqueue, plan->enqueue, plan->n_enqueue * sizeof *enqueue);
     memcpy(dequeue, plan->dequeue, plan->n_dequeue * sizeof *dequeue);
-    *e = shares_of(s, plan);
+    *e = make_shares(s, plan);
     e->enqueue = enqueue;
     e->dequeue = dequeue;
     e->recomputed = again;
     for (uint32_t k = 0; k < s->kinds.n; k++) {
-        uint32_t first = layers_again(s, best, 0, k, s->layers);
-        uint32_t last = layers_again(s, best, s->P - 1, k, s->layers);
+        uint32_t first = count_recomputed_layers(s, best, 0, k, s->layers);
+        uint32_t last = count_recomputed_layers(s, best, s->P - 1, k, s->layers);
         const uint32_t *layers;
         uint32_t sum;
         LHI_TRY(list_layers(s, best, k, mem, &layers, &sum, err));
@@ -303,18 +303,18 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
     return LH_OK;
 }
 
-static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
+static lh_status make_pipeline(const shape_search *s, const lh_elastic_search_result *best,
                                lh_pipeline **out, lh_error *err)
 {
-    const lhi_elastic_ground ground = ground_of(s);
+    const lhi_elastic_context ground = make_context(s);
     const lh_plan_elastic *plan;
     LHI_TRY(describe(s, best, s->mem, &plan, err));
-    return lhi_elastic_make(&ground, plan, s->mem, out, err);
+    return lhi_elastic_build_plan_pipeline(&ground, plan, s->mem, out, err);
 }
 
 /* Builds and simulates the found plan; *missing: bytes by which it exceeds the
  * memory. */
-static lh_status realise(const shaper *s, const lh_elastic_best *best,
+static lh_status build_result(const shape_search *s, const lh_elastic_search_result *best,
                          lhi_elastic_result *out, int64_t *missing,
                          lh_error *err)
 {
@@ -328,7 +328,7 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
     if (status == LH_OK)
         status = lh_simulate(p, schedule, NULL, &t, err);
     for (uint32_t d = 0; status == LH_OK && d < s->P; d++)
-        *missing = lhi_most(*missing, lh_timeline_peak_memory(t, d) -
+        *missing = lhi_max_int64(*missing, lh_timeline_peak_memory(t, d) -
                                           lh_pipeline_memory_limit(p, d));
     bool good = status == LH_OK && *missing == 0 &&
                 (!out->schedule || lh_timeline_makespan(t) < out->makespan_ns);
@@ -351,29 +351,29 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
 }
 
 /* Context of the stop callback. */
-typedef struct asker {
-    const lhi_elastic_freedom *freedom;
+typedef struct stop_context {
+    const lhi_elastic_options *freedom;
     const lhi_elastic_result *out;
-} asker;
+} stop_context;
 
 static bool is_stopped(void *context, bool works)
 {
-    const asker *a = context;
-    const lhi_elastic_freedom *f = a->freedom;
+    const stop_context *a = context;
+    const lhi_elastic_options *f = a->freedom;
     return f->stopped && f->stopped(f->context, works || a->out->schedule);
 }
 
 /* Estimates the work of `n` event simulations. */
-static uint64_t work_of_runs(const shaper *s, uint32_t n)
+static uint64_t estimate_simulation_work(const shape_search *s, uint32_t n)
 {
     return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);
 }
 
 /* Computes the choice of PipeMesh's planner in the form of a search result: all
  * stages recompute the same operations. */
-static lh_status choose_published(const shaper *s, int64_t budget,
+static lh_status choose_published(const shape_search *s, int64_t budget,
                                   lh_elastic_choice **choice,
-                                  lh_elastic_best *out, lh_error *err)
+                                  lh_elastic_search_result *out, lh_error *err)
 {
     uint32_t n = s->kinds.n * s->layers;
     lh_elastic_case given = s->given;
@@ -388,7 +388,7 @@ static lh_status choose_published(const shaper *s, int64_t budget,
                               choice, err));
     for (uint32_t d = 0; d < s->P; d++)
         memcpy(again + (size_t)d * n, (*choice)->recomputed, n * sizeof *again);
-    *out = (lh_elastic_best){.plan = (*choice)->plan,
+    *out = (lh_elastic_search_result){.plan = (*choice)->plan,
                              .n_stages = s->P,
                              .n_ops = n,
                              .recomputed = again,
@@ -398,41 +398,41 @@ static lh_status choose_published(const shaper *s, int64_t budget,
 
 /* Finds the best plan for one budget, by the event search or the published
  * planner, then builds and simulates it. *missing is as in build_result(). */
-static lh_status try_budget(shaper *s, int64_t budget, lhi_arena *mem,
+static lh_status evaluate_budget(shape_search *s, int64_t budget, lhi_arena *mem,
                             lhi_elastic_result *out, int64_t *missing,
                             lh_error *err)
 {
-    asker ask = {s->freedom, out};
+    stop_context ask = {s->freedom, out};
     lh_elastic_setting setting = {
         .given = s->given,
         .n_ops = s->kinds.n * s->layers,
         .ops = s->ops,
         .shardings = s->freedom->shardings,
-        .least_queue = s->freedom->breadth_first ? s->config->microbatches
+        .min_queue = s->freedom->breadth_first ? s->config->microbatches
                                                  : s->freedom->queue,
-        .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
+        .max_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
         .stopped = is_stopped,
         .context = &ask};
-    lh_elastic_best *found = NULL, published;
+    lh_elastic_search_result *found = NULL, published;
     lh_elastic_choice *choice = NULL;
     int64_t before = out->makespan_ns;
-    out->work += work_of_runs(s, 1); /* for its tables */
+    out->work += estimate_simulation_work(s, 1); /* for its tables */
     if (s->freedom->published)
         LHI_TRY(choose_published(s, budget, &choice, &published, err));
     else
         LHI_TRY(lh_elastic_search_events(1, &setting, budget, &found, err));
-    const lh_elastic_best *best = found ? found : &published;
-    out->work += work_of_runs(s, best->n_runs);
-    lh_status status = realise(s, best, out, missing, err);
+    const lh_elastic_search_result *best = found ? found : &published;
+    out->work += estimate_simulation_work(s, best->n_runs);
+    lh_status status = build_result(s, best, out, missing, err);
     if (status == LH_OK && out->schedule && out->makespan_ns != before)
         status = describe(s, best, mem, &out->details, err);
-    lh_elastic_best_free(found);
+    lh_elastic_search_result_free(found);
     lh_elastic_choice_free(choice);
     return status;
 }
 
 /* Searches with shrinking memory budgets. */
-static lh_status search_budgets(shaper *s, lhi_arena *mem,
+static lh_status search_budgets(shape_search *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
     int64_t budget = INT64_MAX;
@@ -442,9 +442,9 @@ static lh_status search_budgets(shaper *s, lhi_arena *mem,
     }
     s->layers = (s->job->model->layers + s->n_chunks - 1) / s->n_chunks;
     LHI_TRY(fill_case(s, err));
-    for (int i = 0; i < MOST_TRIES; i++) {
+    for (int i = 0; i < MAX_BUDGETS; i++) {
         int64_t missing;
-        LHI_TRY(try_budget(s, budget, mem, out, &missing, err));
+        LHI_TRY(evaluate_budget(s, budget, mem, out, &missing, err));
         if (missing == 0)
             return LH_OK;
         budget -= missing;
@@ -454,14 +454,14 @@ static lh_status search_budgets(shaper *s, lhi_arena *mem,
 
 /* Searches all offloaded shares. With offloading, a smaller share need not be
  * faster because it may need more sharding. */
-static lh_status search_chunks(shaper *s, lhi_arena *mem,
+static lh_status search_chunks(shape_search *s, lhi_arena *mem,
                                lhi_elastic_result *out, lh_error *err)
 {
     bool works = false;
     if (!s->freedom->offload)
         return search_budgets(s, mem, out, err);
-    s->host_bytes_per_s = host_link(s->job);
-    for (; s->moved <= LHI_ELASTIC_PARTS; s->moved += PARTS_STEP) {
+    s->host_bytes_per_s = find_host_rate(s->job);
+    for (; s->offloaded_parts <= LHI_ELASTIC_PARTS; s->offloaded_parts += PARTS_STEP) {
         lh_status status = search_budgets(s, mem, out, err);
         if (status != LH_OK && status != LH_EINFEASIBLE)
             return status;
@@ -470,27 +470,27 @@ static lh_status search_chunks(shaper *s, lhi_arena *mem,
     return works ? LH_OK : LH_EINFEASIBLE;
 }
 
-lh_status lhi_elastic_receives_hide(const lh_job *job, const lhi_config *config,
+lh_status lhi_elastic_can_hide_receives(const lh_job *job, const lhi_config *config,
                                     bool *out, lh_error *err)
 {
     uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
-    shaper s = {
+    shape_search s = {
         .job = job, .config = config, .P = P, .M = M, .n_chunks = P * M};
     LHI_TRY(lhi_layout_build(job, config, &s.built, err));
-    *out = slowest_hop(s.built.pipeline) <= per_chunk(&s, forward_of);
+    *out = slowest_hop(s.built.pipeline) <= max_per_chunk(&s, forward_of);
     lh_pipeline_free(s.built.pipeline);
     return LH_OK;
 }
 
-lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
-                            const lhi_elastic_freedom *freedom, lhi_arena *mem,
+lh_status lhi_elastic_search_shape(const lh_job *job, const lhi_config *config,
+                            const lhi_elastic_options *freedom, lhi_arena *mem,
                             lhi_elastic_result *out, lh_error *err)
 {
     uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
-    asker ask = {freedom, out};
+    stop_context ask = {freedom, out};
     if (is_stopped(&ask, false))
         return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
-    shaper s = {.job = job,
+    shape_search s = {.job = job,
                 .config = config,
                 .freedom = freedom,
                 .P = P,
@@ -502,7 +502,7 @@ lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
     lh_status status = lhi_layout_build(job, config, &s.built, err);
     s.sharded = LHI_NEW(s.mem, lhi_chunk_sharded, s.n_chunks);
     if (status == LH_OK)
-        status = s.sharded ? lhi_layout_sharded(job, config, s.sharded, err)
+        status = s.sharded ? lhi_layout_compute_sharded_times(job, config, s.sharded, err)
                            : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = find_kinds(&s, err);

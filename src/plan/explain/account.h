@@ -15,17 +15,17 @@
 #include "plan/search/unseen.h"
 
 /* Fills plan->account. */
-lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
+lh_status lhi_plan_explain_time(const lh_job *job, const lh_plan_options *options,
                            lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 /* Fills plan->runners, the best alternative per dimension, from plan->methods
  * and plan->alternatives. These must be complete except for the entries of
  * `unseen`. Alternatives that only have a bound are simulated, and updated, if
  * that decides the result. */
-lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, const lhi_unseen *unseen,
+lh_status lhi_plan_find_alternatives(const lh_job *job, const lh_plan_options *options,
+                           lhi_arena *mem, const lhi_unexplored *unseen,
                            lh_plan *plan, lh_error *err);
 /* Checks whether a dimension with this name can have an alternative. */
-bool lhi_dimension_known(const char *name);
+bool lhi_dimension_is_known(const char *name);
 
 #endif

@@ -76,7 +76,7 @@ static int describe(lh_advice_topic topic, const lh_advice_option *o,
                       (double)o->iteration_ns / 1e9);
     if (o != advised && o->iteration_ns > 0 && advised->iteration_ns > 0)
         n += snprintf(text + n, room - (size_t)n, " (%+.2f %%)",
-                      lhi_shown(100 * ((double)o->iteration_ns /
+                      lhi_drop_negative_zero(100 * ((double)o->iteration_ns /
                                            (double)advised->iteration_ns -
                                        1),
                                 2));
@@ -132,7 +132,7 @@ static int describe_all(const lh_advice_question *q,
     return n;
 }
 
-lh_status lhi_say_why(lh_advice_question *q, bool shared, lhi_arena *mem,
+lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared, lhi_arena *mem,
                       lh_error *err)
 {
     char text[1600];
@@ -141,9 +141,9 @@ lh_status lhi_say_why(lh_advice_question *q, bool shared, lhi_arena *mem,
     for (uint32_t i = 0; i < q->n_options; i++)
         if (q->options[i].advised)
             advised = &q->options[i];
-    n = q->matters ? describe_all(q, advised, text, sizeof text)
+    n = q->change_advised ? describe_all(q, advised, text, sizeof text)
                    : describe_shortly(q, advised, text, sizeof text);
-    if (q->topic == LH_ADVICE_CONGESTION && q->matters)
+    if (q->topic == LH_ADVICE_CONGESTION && q->change_advised)
         snprintf(text + n, sizeof text - (size_t)n,
                  "; off as long as nothing else shares the link");
     else if (q->topic == LH_ADVICE_CONGESTION && shared)

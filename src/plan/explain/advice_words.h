@@ -8,7 +8,7 @@
 
 /* Fills q->why from the question's other members; the text is in `mem`.
  * `shared`: other jobs use the link too. */
-lh_status lhi_say_why(lh_advice_question *q, bool shared, lhi_arena *mem,
+lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared, lhi_arena *mem,
                       lh_error *err);
 
 #endif

@@ -28,23 +28,23 @@
 #include <string.h>
 
 enum {
-    MOST_QUEUE_PAIRS = 64, /* 1, 2, 4, ... */
+    MAX_QUEUE_PAIRS = 64, /* 1, 2, 4, ... */
     FEC_DATA = 32,         /* packets per block */
     FEC_PARITY = 8,        /* parity packets per block */
-    MOST_OPTIONS = 10,     /* per question */
-    MOST_PATHS = 65536,    /* upper limit for a job */
+    MAX_OPTIONS = 10,     /* per question */
+    MAX_PATHS = 65536,    /* upper limit for a job */
 };
 
 static const double path_gbps = 400; /* per wave or port, if not given */
-static const double close_enough = 1.01; /* a simpler setting within 1 % is
+static const double CLOSE_RATIO = 1.01; /* a simpler setting within 1 % is
                                           * preferred */
 static const double same = 1.0005;       /* up to 0.05 %: no difference */
-static const double worth_it = 1.01;     /* iteration gain from which a change
+static const double MIN_GAIN_RATIO = 1.01;     /* iteration gain from which a change
                                           * is advised */
 static const double longest_ns = 0x1p53; /* largest time that files can hold */
 
 /* State for the advice on one link. */
-typedef struct advisor {
+typedef struct link_advisor {
     const lh_job *job;
     lhi_arena *mem;
     lh_plan *plan;
@@ -52,17 +52,17 @@ typedef struct advisor {
     const lhi_traffic *traffic; /* current link */
     lh_link_load messages, data;
     double queue_bytes; /* from the job, with any congestion control */
-} advisor;
+} link_advisor;
 
 /* --- rates -----------------------------------------------------------------
  */
 
 /* Fills the link's load from messages and from data parallelism. */
-static void fill_loads(advisor *a)
+static void fill_loads(link_advisor *a)
 {
     const lhi_traffic *t = a->traffic;
     lh_link_load use =
-        lhi_link_load(a->job, t->from, t->to, lhi_constants_of(a->job));
+        lhi_link_load(a->job, t->from, t->to, lhi_find_cost_constants(a->job));
     a->messages = a->data = use;
     a->messages.senders = (double)t->message_flows;
     a->messages.message_bytes =
@@ -72,7 +72,7 @@ static void fill_loads(advisor *a)
 }
 
 /* Fills an option's rates in closed form. */
-static lh_status fill_rates(const advisor *a, lh_advice_option *o,
+static lh_status fill_rates(const link_advisor *a, lh_advice_option *o,
                             lh_error *err)
 {
     lh_link_effect e;
@@ -90,7 +90,7 @@ static lh_status fill_rates(const advisor *a, lh_advice_option *o,
 }
 
 /* Computes a GPU's sending time per iteration. */
-static double sending_s(const advisor *a, const lh_advice_option *o)
+static double compute_sending_s(const link_advisor *a, const lh_advice_option *o)
 {
     const lhi_traffic *t = a->traffic;
     double s = 0;
@@ -104,12 +104,12 @@ static double sending_s(const advisor *a, const lh_advice_option *o)
 }
 
 /* Computes a GPU's sending time with a setting. */
-static lh_status sending_with(const advisor *a, const lh_link_setting *setting,
+static lh_status compute_sending_s_with(const link_advisor *a, const lh_link_setting *setting,
                               double *s, lh_error *err)
 {
     lh_advice_option o = {.setting = *setting};
     LHI_TRY(fill_rates(a, &o, err));
-    *s = sending_s(a, &o);
+    *s = compute_sending_s(a, &o);
     return LH_OK;
 }
 
@@ -117,7 +117,7 @@ static lh_status sending_with(const advisor *a, const lh_link_setting *setting,
  */
 
 /* Returns a setting with other load balancing. */
-static lh_link_setting balanced(const lh_link_setting *from, bool spray,
+static lh_link_setting with_balancing(const lh_link_setting *from, bool spray,
                                 uint32_t pairs, uint32_t paths)
 {
     lh_link_setting s = *from;
@@ -128,20 +128,20 @@ static lh_link_setting balanced(const lh_link_setting *from, bool spray,
 }
 
 /* Finds the fewest queue pairs that are close to the best number. */
-static lh_status find_pairs(const advisor *a, bool spray, uint32_t paths,
+static lh_status find_pairs(const link_advisor *a, bool spray, uint32_t paths,
                             const lh_link_setting *from, lh_link_setting *out,
                             double *with, lh_error *err)
 {
     double best = INFINITY, now;
-    for (uint32_t q = 1; q <= MOST_QUEUE_PAIRS; q *= 2) {
-        lh_link_setting try = balanced(from, spray, q, paths);
-        LHI_TRY(sending_with(a, &try, &now, err));
+    for (uint32_t q = 1; q <= MAX_QUEUE_PAIRS; q *= 2) {
+        lh_link_setting try = with_balancing(from, spray, q, paths);
+        LHI_TRY(compute_sending_s_with(a, &try, &now, err));
         best = fmin(best, now);
     }
-    for (uint32_t q = 1; q <= MOST_QUEUE_PAIRS; q *= 2) {
-        *out = balanced(from, spray, q, paths);
-        LHI_TRY(sending_with(a, out, with, err));
-        if (*with <= best * close_enough)
+    for (uint32_t q = 1; q <= MAX_QUEUE_PAIRS; q *= 2) {
+        *out = with_balancing(from, spray, q, paths);
+        LHI_TRY(compute_sending_s_with(a, out, with, err));
+        if (*with <= best * CLOSE_RATIO)
             break;
     }
     return LH_OK;
@@ -149,19 +149,19 @@ static lh_status find_pairs(const advisor *a, bool spray, uint32_t paths,
 
 /* Chooses ECMP or spraying, each with its best queue pairs; ECMP if both are
  * close. */
-static lh_status choose_balancing(const advisor *a, uint32_t paths,
+static lh_status choose_balancing(const link_advisor *a, uint32_t paths,
                                   lh_link_setting *s, lh_error *err)
 {
     lh_link_setting ecmp, spray;
     double with_ecmp, with_spray;
     LHI_TRY(find_pairs(a, false, paths, s, &ecmp, &with_ecmp, err));
     LHI_TRY(find_pairs(a, true, paths, s, &spray, &with_spray, err));
-    *s = with_spray * close_enough < with_ecmp ? spray : ecmp;
+    *s = with_spray * CLOSE_RATIO < with_ecmp ? spray : ecmp;
     return LH_OK;
 }
 
 /* Switches congestion control. */
-static void control(const advisor *a, bool on, lh_link_setting *s)
+static void set_congestion_control(const link_advisor *a, bool on, lh_link_setting *s)
 {
     s->congestion = on ? LH_CONGESTION_ON : LH_CONGESTION_OFF;
     s->queue_bytes = on ? a->queue_bytes : 0;
@@ -169,42 +169,42 @@ static void control(const advisor *a, bool on, lh_link_setting *s)
 
 /* Congestion control only costs time on an otherwise unused link. The needs of
  * other traffic on the link are up to the job. */
-static lh_status choose_congestion(const advisor *a, lh_link_setting *s,
+static lh_status choose_congestion(const link_advisor *a, lh_link_setting *s,
                                    lh_error *err)
 {
     double on, off;
     bool is_on = s->congestion == LH_CONGESTION_ON;
-    control(a, false, s);
-    LHI_TRY(sending_with(a, s, &off, err));
-    control(a, true, s);
-    LHI_TRY(sending_with(a, s, &on, err));
+    set_congestion_control(a, false, s);
+    LHI_TRY(compute_sending_s_with(a, s, &off, err));
+    set_congestion_control(a, true, s);
+    LHI_TRY(compute_sending_s_with(a, s, &on, err));
     if (a->messages.oversubscription > 1)
-        control(a, is_on, s);
+        set_congestion_control(a, is_on, s);
     else if (on > off * same)
-        control(a, false, s);
+        set_congestion_control(a, false, s);
     return LH_OK;
 }
 
 /* Finds the fewest parity packets that are close to the best number. */
-static lh_status choose_code(const advisor *a, lh_link_setting *s, double *with,
+static lh_status choose_code(const link_advisor *a, lh_link_setting *s, double *with,
                              lh_error *err)
 {
     double best = INFINITY, now;
     s->fec_data = FEC_DATA;
     for (s->fec_parity = 1; s->fec_parity <= FEC_PARITY; s->fec_parity++) {
-        LHI_TRY(sending_with(a, s, &now, err));
+        LHI_TRY(compute_sending_s_with(a, s, &now, err));
         best = fmin(best, now);
     }
     for (s->fec_parity = 1; s->fec_parity <= FEC_PARITY; s->fec_parity++) {
-        LHI_TRY(sending_with(a, s, with, err));
-        if (*with <= best * close_enough)
+        LHI_TRY(compute_sending_s_with(a, s, with, err));
+        if (*with <= best * CLOSE_RATIO)
             break;
     }
     return LH_OK;
 }
 
 /* Chooses loss recovery and error correction. */
-static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
+static lh_status choose_recovery(const link_advisor *a, lh_link_setting *s,
                                  lh_error *err)
 {
     lh_link_setting best = *s;
@@ -215,7 +215,7 @@ static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
             i % 2 ? LH_RECOVERY_SELECTIVE_REPEAT : LH_RECOVERY_GO_BACK_N;
         try.fec_data = try.fec_parity = 0;
         if (i < 2)
-            LHI_TRY(sending_with(a, &try, &now, err));
+            LHI_TRY(compute_sending_s_with(a, &try, &now, err));
         else
             LHI_TRY(choose_code(a, &try, &now, err));
         if (now * same < least) {
@@ -232,7 +232,7 @@ static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
 
 /* Simulates the plan with these links. *ns is -1 if the settings are too slow
  * for a pipeline's time range. */
-static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
+static lh_status simulate(const link_advisor *a, const lh_wan *wans, int64_t *ns,
                           lh_error *err)
 {
     lh_job job = *a->job;
@@ -243,7 +243,7 @@ static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
     job.wans = wans;
     *ns = -1;
     lh_status status =
-        lhi_changed_pipeline(a->job, &job, &a->plan->best, a->plan->pipeline,
+        lhi_pipeline_override_links(a->job, &job, &a->plan->best, a->plan->pipeline,
                              a->mem, &pipeline, &after_ns, &why);
     if (status == LH_EUNSUPPORTED)
         return LH_OK;
@@ -262,7 +262,7 @@ static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
     return status;
 }
 
-static lh_status copy_wans(const advisor *a, lh_wan **out, lh_error *err)
+static lh_status copy_wans(const link_advisor *a, lh_wan **out, lh_error *err)
 {
     size_t n = (size_t)a->job->n_datacenters * a->job->n_datacenters;
     lh_wan *wans = LHI_NEW(a->mem, lh_wan, n);
@@ -281,13 +281,13 @@ static void set_link(const lh_job *job, const lhi_traffic *t,
     uint32_t n = job->n_datacenters;
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++)
-            if (a != b && lhi_one_link(job, t->from, t->to, a, b))
+            if (a != b && lhi_uses_same_link(job, t->from, t->to, a, b))
                 wans[(size_t)a * n + b].setting = *setting;
 }
 
 /* Simulates setting `o` on the current link; all other links stay as in the
  * job. */
-static lh_status simulate_option(const advisor *a, lh_advice_option *o,
+static lh_status simulate_option(const link_advisor *a, lh_advice_option *o,
                                  lh_error *err)
 {
     const lhi_traffic *t = a->traffic;
@@ -302,7 +302,7 @@ static lh_status simulate_option(const advisor *a, lh_advice_option *o,
 
 /* Fills an option: rates, sending time and, if shown, the simulated iteration.
  */
-static lh_status fill_option(const advisor *a, lh_advice_option *o,
+static lh_status fill_option(const link_advisor *a, lh_advice_option *o,
                              lh_error *err)
 {
     LHI_TRY(fill_rates(a, o, err));
@@ -311,25 +311,25 @@ static lh_status fill_option(const advisor *a, lh_advice_option *o,
 
 /* Compares two settings: returns the ratio of iteration times, or of a GPU's
  * sending times if the iteration is not simulated. */
-static double worse(const advisor *a, const lh_advice_option *o,
+static double compare_options(const link_advisor *a, const lh_advice_option *o,
                     const lh_advice_option *than)
 {
     if (o->iteration_ns > 0 && than->iteration_ns > 0)
         return (double)o->iteration_ns / (double)than->iteration_ns;
-    return sending_s(a, o) / sending_s(a, than);
+    return compute_sending_s(a, o) / compute_sending_s(a, than);
 }
 
 /* --- simplest settings -----------------------------------------------------
  */
 
 /* Takes the other setting if it costs next to nothing against the best. */
-static lh_status settle(const advisor *a, const lh_link_setting *other,
+static lh_status prefer_if_equal(const link_advisor *a, const lh_link_setting *other,
                         const lh_advice_option *best, lh_link_setting *s,
                         lh_error *err)
 {
     lh_advice_option o = {.setting = *other};
     LHI_TRY(fill_option(a, &o, err));
-    if (worse(a, &o, best) <= same)
+    if (compare_options(a, &o, best) <= same)
         *s = *other;
     return LH_OK;
 }
@@ -337,27 +337,27 @@ static lh_status settle(const advisor *a, const lh_link_setting *other,
 /* Simplifies settings for traffic that is hidden behind computation: no error
  * correction, no spraying, no extra queue pairs; congestion control is allowed.
  */
-static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
+static lh_status simplify(const link_advisor *a, uint32_t paths, lh_link_setting *s,
                           lh_error *err)
 {
     lh_advice_option best = {.setting = *s};
     LHI_TRY(fill_option(a, &best, err));
     lh_link_setting other = *s;
     other.fec_data = other.fec_parity = 0;
-    LHI_TRY(settle(a, &other, &best, s, err));
+    LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
     other = *s;
     other.recovery = LH_RECOVERY_GO_BACK_N;
-    LHI_TRY(settle(a, &other, &best, s, err));
+    LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
     other = *s;
-    control(a, true, &other);
-    LHI_TRY(settle(a, &other, &best, s, err));
-    other = balanced(s, false, s->queue_pairs, paths);
-    LHI_TRY(settle(a, &other, &best, s, err));
+    set_congestion_control(a, true, &other);
+    LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
+    other = with_balancing(s, false, s->queue_pairs, paths);
+    LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
     for (uint32_t q = s->queue_pairs / 2; q > 0; q /= 2) {
         uint32_t before = s->queue_pairs;
         other = *s;
         other.queue_pairs = q;
-        LHI_TRY(settle(a, &other, &best, s, err));
+        LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
         if (s->queue_pairs == before)
             break;
     }
@@ -369,7 +369,7 @@ static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
 
 /* Compares the settings at the endpoints; queues and paths belong to the
  * network. */
-static bool same_ends(const lh_link_setting *x, const lh_link_setting *y)
+static bool have_same_endpoints(const lh_link_setting *x, const lh_link_setting *y)
 {
     return x->balancing == y->balancing && x->congestion == y->congestion &&
            x->recovery == y->recovery && x->queue_pairs == y->queue_pairs &&
@@ -385,14 +385,14 @@ typedef struct options {
 static lh_advice_option *add_option(options *o, const lh_link_setting *s)
 {
     for (uint32_t i = 0; i < o->n; i++)
-        if (same_ends(&o->all[i].setting, s))
+        if (have_same_endpoints(&o->all[i].setting, s))
             return &o->all[i];
     o->all[o->n] = (lh_advice_option){.setting = *s};
     return &o->all[o->n++];
 }
 
 /* Lists the error correction codes. */
-static lh_status list_codes(const advisor *a, const lh_link_setting *s,
+static lh_status list_codes(const link_advisor *a, const lh_link_setting *s,
                             options *o, lh_error *err)
 {
     double unused;
@@ -408,7 +408,7 @@ static lh_status list_codes(const advisor *a, const lh_link_setting *s,
 }
 
 /* Lists the answers to a question, with all other settings as advised. */
-static lh_status list_options(const advisor *a, lh_advice_topic topic,
+static lh_status list_options(const link_advisor *a, lh_advice_topic topic,
                               const lh_link_setting *s, uint32_t paths,
                               options *o, lh_error *err)
 {
@@ -417,9 +417,9 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
     switch (topic) {
     case LH_ADVICE_BALANCING:
         for (int spray = 0; spray < 2; spray++) {
-            other = balanced(s, spray, 1, paths);
+            other = with_balancing(s, spray, 1, paths);
             add_option(o, &other);
-            other = balanced(s, spray, s->queue_pairs, paths);
+            other = with_balancing(s, spray, s->queue_pairs, paths);
             add_option(o, &other);
             LHI_TRY(find_pairs(a, spray, paths, s, &other, &unused, err));
             add_option(o, &other);
@@ -432,9 +432,9 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
         }
         break;
     case LH_ADVICE_CONGESTION:
-        control(a, false, &other);
+        set_congestion_control(a, false, &other);
         add_option(o, &other);
-        control(a, true, &other);
+        set_congestion_control(a, true, &other);
         add_option(o, &other);
         break;
     case LH_ADVICE_RECOVERY:
@@ -453,16 +453,16 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
 
 /* Returns the current setting: the job's own, or the simplest if the job has
  * none. */
-static lh_link_setting plain_setting(const advisor *a,
+static lh_link_setting make_current_setting(const link_advisor *a,
                                      const lh_link_setting *job, uint32_t paths)
 {
     lh_link_setting s = *job;
     uint32_t pairs = s.queue_pairs ? s.queue_pairs : 1;
     if (s.balancing == LH_BALANCING_ANY)
-        s = balanced(&s, false, pairs, paths);
+        s = with_balancing(&s, false, pairs, paths);
     s.queue_pairs = pairs;
     if (s.congestion == LH_CONGESTION_ANY)
-        control(a, false, &s);
+        set_congestion_control(a, false, &s);
     if (s.recovery == LH_RECOVERY_ANY)
         s.recovery = LH_RECOVERY_GO_BACK_N;
     return s;
@@ -501,7 +501,7 @@ static lh_link_setting with_answer(const lh_link_setting *s,
 /* Checks whether an answer may be taken over. Queue-pair counts for one
  * balancing method do not apply to the other, and these times do not model the
  * needs of other traffic on a shared link. */
-static bool may_take(const advisor *a, lh_advice_topic topic,
+static bool is_applicable(const link_advisor *a, lh_advice_topic topic,
                      const lh_link_setting *to, const lh_link_setting *from)
 {
     if (topic == LH_ADVICE_QUEUE_PAIRS)
@@ -510,31 +510,31 @@ static bool may_take(const advisor *a, lh_advice_topic topic,
 }
 
 /* Compares another answer with `s`: *times is the ratio of iteration times. */
-static lh_status compare(const advisor *a, const lh_link_setting *s,
+static lh_status compare(const link_advisor *a, const lh_link_setting *s,
                          lh_advice_topic topic, const lh_link_setting *other,
                          double *times, lh_error *err)
 {
     lh_advice_option as_is = {.setting = *s};
     lh_advice_option changed = {.setting = with_answer(s, topic, other)};
     *times = 1;
-    if (same_ends(&as_is.setting, &changed.setting))
+    if (have_same_endpoints(&as_is.setting, &changed.setting))
         return LH_OK;
     LHI_TRY(fill_option(a, &as_is, err));
     LHI_TRY(fill_option(a, &changed, err));
-    *times = worse(a, &changed, &as_is);
+    *times = compare_options(a, &changed, &as_is);
     return LH_OK;
 }
 
 /* Starts from the current setting and takes over those answers of the fastest
  * setting that gain enough, the largest gain first. */
-static lh_status take_answers(const advisor *a, const lh_link_setting *fastest,
+static lh_status apply_gains(const link_advisor *a, const lh_link_setting *fastest,
                               lh_link_setting *s, lh_error *err)
 {
     for (int round = 0; round < LH_N_ADVICE_TOPICS; round++) {
-        double least = 1 / worth_it, times;
+        double least = 1 / MIN_GAIN_RATIO, times;
         int best = -1;
         for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
-            if (!may_take(a, (lh_advice_topic)i, s, fastest))
+            if (!is_applicable(a, (lh_advice_topic)i, s, fastest))
                 continue;
             LHI_TRY(compare(a, s, (lh_advice_topic)i, fastest, &times, err));
             if (times <= least) {
@@ -550,13 +550,13 @@ static lh_status take_answers(const advisor *a, const lh_link_setting *fastest,
 }
 
 /* Reverts the answers that no longer gain after later changes. */
-static lh_status give_back(const advisor *a, const lh_link_setting *now,
+static lh_status revert_useless(const link_advisor *a, const lh_link_setting *now,
                            lh_link_setting *s, lh_error *err)
 {
     double times;
     for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
         LHI_TRY(compare(a, s, (lh_advice_topic)i, now, &times, err));
-        if (times < worth_it)
+        if (times < MIN_GAIN_RATIO)
             *s = with_answer(s, (lh_advice_topic)i, now);
     }
     return LH_OK;
@@ -564,12 +564,12 @@ static lh_status give_back(const advisor *a, const lh_link_setting *now,
 
 /* Returns the largest difference between any answer and the advised one, in
  * either direction. */
-static double most_difference(const advisor *a, const options *all,
+static double compute_max_difference(const link_advisor *a, const options *all,
                               const lh_advice_option *advised)
 {
     double most = 1;
     for (uint32_t i = 0; i < all->n; i++) {
-        double more = worse(a, &all->all[i], advised);
+        double more = compare_options(a, &all->all[i], advised);
         most = fmax(most, fmax(more, 1 / more));
     }
     return fmin(most, 1e12) - 1;
@@ -581,10 +581,10 @@ typedef struct settings {
 } settings;
 
 /* Answers one question. */
-static lh_status ask(const advisor *a, lh_advice_topic topic, const settings *s,
+static lh_status answer_question(const link_advisor *a, lh_advice_topic topic, const settings *s,
                      uint32_t paths, lh_advice_question *q, lh_error *err)
 {
-    options o = {.all = LHI_NEW(a->mem, lh_advice_option, MOST_OPTIONS)};
+    options o = {.all = LHI_NEW(a->mem, lh_advice_option, MAX_OPTIONS)};
     lh_link_setting now = with_answer(&s->advised, topic, &s->now);
     lh_link_setting fastest = with_answer(&s->advised, topic, &s->fastest);
     lh_advice_option *advised, *others[2];
@@ -598,16 +598,16 @@ static lh_status ask(const advisor *a, lh_advice_topic topic, const settings *s,
         LHI_TRY(fill_option(a, &o.all[i], err));
     advised->advised = true;
     *q = (lh_advice_question){.topic = topic,
-                              .matters = others[0] != advised,
+                              .change_advised = others[0] != advised,
                               .gain = others[0] != advised
-                                          ? worse(a, others[0], advised) - 1
-                                          : worse(a, advised, others[1]) - 1,
-                              .differs = most_difference(a, &o, advised),
+                                          ? compare_options(a, others[0], advised) - 1
+                                          : compare_options(a, advised, others[1]) - 1,
+                              .spread = compute_max_difference(a, &o, advised),
                               .n_options = o.n,
                               .options = o.all};
     q->gain = fmin(fmax(q->gain, 0), 1e12);
-    LHI_TRY(lhi_say_why(q, a->messages.oversubscription > 1, a->mem, err));
-    return lhi_say_sureness(q, a->messages.latency_ns / 1e6, a->messages.loss,
+    LHI_TRY(lhi_advice_format_reason(q, a->messages.oversubscription > 1, a->mem, err));
+    return lhi_advice_fill_confidence(q, a->messages.latency_ns / 1e6, a->messages.loss,
                             a->mem, err);
 }
 
@@ -617,11 +617,11 @@ static lh_status ask(const advisor *a, lh_advice_topic topic, const settings *s,
 /* Returns the path count: one per wave or port. */
 static uint32_t count_paths(const lh_wan *wan)
 {
-    return (uint32_t)fmin(MOST_PATHS, ceil(wan->gbps / path_gbps));
+    return (uint32_t)fmin(MAX_PATHS, ceil(wan->gbps / path_gbps));
 }
 
 /* Finds the fastest setting, then the simplest one that is as fast. */
-static lh_status find_fastest(const advisor *a, uint32_t paths,
+static lh_status find_fastest(const link_advisor *a, uint32_t paths,
                               lh_link_setting *s, lh_error *err)
 {
     LHI_TRY(choose_recovery(a, s, err));
@@ -632,9 +632,9 @@ static lh_status find_fastest(const advisor *a, uint32_t paths,
 }
 
 /* Answers all questions on a link. */
-static lh_status ask_all(const advisor *a, lh_link_advice *out, lh_error *err)
+static lh_status answer_all_questions(const link_advisor *a, lh_link_advice *out, lh_error *err)
 {
-    settings s = {.now = plain_setting(a, &out->planned.setting, out->paths),
+    settings s = {.now = make_current_setting(a, &out->planned.setting, out->paths),
                   .fastest = out->planned.setting};
     lh_advice_question *q =
         LHI_NEW(a->mem, lh_advice_question, LH_N_ADVICE_TOPICS);
@@ -642,13 +642,13 @@ static lh_status ask_all(const advisor *a, lh_link_advice *out, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(find_fastest(a, out->paths, &s.fastest, err));
     s.advised = s.now;
-    LHI_TRY(take_answers(a, &s.fastest, &s.advised, err));
-    LHI_TRY(give_back(a, &s.now, &s.advised, err));
+    LHI_TRY(apply_gains(a, &s.fastest, &s.advised, err));
+    LHI_TRY(revert_useless(a, &s.now, &s.advised, err));
     out->advised.setting = s.advised;
     out->advised.advised = true;
     LHI_TRY(fill_option(a, &out->advised, err));
     for (int i = 0; i < LH_N_ADVICE_TOPICS; i++)
-        LHI_TRY(ask(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
+        LHI_TRY(answer_question(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
     out->questions = q;
     out->n_questions = LH_N_ADVICE_TOPICS;
     return LH_OK;
@@ -660,7 +660,7 @@ static const char *site_name(const lh_datacenter *dc)
 }
 
 /* Fills the advice for one link. */
-static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
+static lh_status advise_link(link_advisor *a, lh_link_advice *out, lh_error *err)
 {
     const lhi_traffic *t = a->traffic;
     const lh_job *job = a->job;
@@ -679,7 +679,7 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
         .expert_bytes = t->expert_bytes,
         .data_step_bytes = t->data_step_bytes,
         .data_flows = t->data_flows,
-        .paths_given = s.paths > 0,
+        .paths_from_job = s.paths > 0,
         .paths = s.paths ? s.paths : count_paths(wan),
         .measured = lhi_profile_link(job, LH_PATH_WAN, t->from, t->to) != NULL,
     };
@@ -688,11 +688,11 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
     /* Expert traffic is part of the passes and stays as planned. */
     if (out->measured || (!t->message_flows && !t->data_flows))
         return fill_option(a, &out->advised, err);
-    return ask_all(a, out, err);
+    return answer_all_questions(a, out, err);
 }
 
 /* Simulates all links together, as advised or as they are. */
-static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
+static lh_status simulate_all(const link_advisor *a, const lhi_traffic *traffic,
                               const lh_link_advice *links, uint32_t n,
                               bool advised, int64_t *ns, lh_error *err)
 {
@@ -700,7 +700,7 @@ static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
     LHI_TRY(copy_wans(a, &wans, err));
     for (uint32_t i = 0; i < n; i++) {
         lh_link_setting now =
-            plain_setting(a, &links[i].planned.setting, links[i].paths);
+            make_current_setting(a, &links[i].planned.setting, links[i].paths);
         bool settled = links[i].n_questions > 0;
         if (settled)
             set_link(a->job, &traffic[i],
@@ -713,7 +713,7 @@ static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
 
 /* Lists one entry per pair of datacenters, with the traffic of all their zones.
  * Traffic between zones of one datacenter has no settings. */
-static lh_status links_of(const advisor *a, lhi_traffic **out, uint32_t *n_out,
+static lh_status list_links(const link_advisor *a, lhi_traffic **out, uint32_t *n_out,
                           lh_error *err)
 {
     const lh_job *job = a->job;
@@ -727,10 +727,10 @@ static lh_status links_of(const advisor *a, lhi_traffic **out, uint32_t *n_out,
     for (uint32_t i = 0; i < n_pairs; i++) {
         const lhi_traffic *t = &pairs[i];
         uint32_t k = 0;
-        if (lhi_zones_of_one(job, t->from, t->to))
+        if (lhi_are_zones_of_same_datacenter(job, t->from, t->to))
             continue;
         while (k < n &&
-               !lhi_one_link(job, links[k].from, links[k].to, t->from, t->to))
+               !lhi_uses_same_link(job, links[k].from, links[k].to, t->from, t->to))
             k++;
         if (k == n) {
             links[n++] = *t;
@@ -751,16 +751,16 @@ static lh_status links_of(const advisor *a, lhi_traffic **out, uint32_t *n_out,
     return LH_OK;
 }
 
-lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
+lh_status lhi_plan_advise_links(const lh_job *job, lhi_arena *mem, lh_plan *plan,
                           lh_error *err)
 {
-    advisor a = {.job = job,
+    link_advisor a = {.job = job,
                  .mem = mem,
                  .plan = plan,
-                 .config = lhi_config_of(&plan->best)};
+                 .config = lhi_config_from_choice(&plan->best)};
     lhi_traffic *traffic;
     uint32_t n;
-    LHI_TRY(links_of(&a, &traffic, &n, err));
+    LHI_TRY(list_links(&a, &traffic, &n, err));
     lh_link_advice *links = LHI_NEW(mem, lh_link_advice, n + (size_t)1);
     if (!links)
         return lhi_fail_nomem(err);

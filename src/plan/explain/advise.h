@@ -11,7 +11,7 @@
 extern const char *const lhi_advice_topics[];
 
 /* Fills plan->network for plan->best and its schedule; lists are in `mem`. */
-lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
+lh_status lhi_plan_advise_links(const lh_job *job, lhi_arena *mem, lh_plan *plan,
                           lh_error *err);
 
 #endif

@@ -20,18 +20,18 @@ enum { MOST_POINTS = 8, N_SERIES = 2 };
 static const char *const series_names[N_SERIES] = {"PP-out", "DP-out"};
 
 /* State for the curves of one plan. */
-typedef struct plotter {
+typedef struct curve_builder {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
     lh_plan *plan;
     lh_sites sites[N_SERIES]; /* counts left open */
     bool stopped;
-} plotter;
+} curve_builder;
 
 /* Builds the two placements: one pipeline through all datacenters in the job's
  * order, and whole replicas in each. */
-static lh_status make_sites(plotter *p, lh_error *err)
+static lh_status make_sites(curve_builder *p, lh_error *err)
 {
     uint32_t n = p->job->n_datacenters;
     lh_site_stages *parts = LHI_NEW(p->mem, lh_site_stages, n);
@@ -54,7 +54,7 @@ static lh_status make_sites(plotter *p, lh_error *err)
 enum { PARTS = 12 }; /* work per point: the plan's divided by PARTS */
 
 /* Plans one point; *ns is -1 if nothing fits. */
-static lh_status plan_point(const plotter *p, lh_job *job,
+static lh_status plan_point(const curve_builder *p, lh_job *job,
                             const lh_sites *sites, int64_t *ns, lh_error *err)
 {
     const lh_layout *best = &p->plan->best.layout;
@@ -64,7 +64,7 @@ static lh_status plan_point(const plotter *p, lh_job *job,
                            .partition = LH_PARTITION_EVEN,
                            .top = 1,
                            .layout_effort =
-                               lhi_layout_effort(p->options) / PARTS + 1,
+                               lhi_compute_layout_work(p->options) / PARTS + 1,
                            .seconds = p->options->seconds / PARTS,
                            .threads = p->options->threads,
                            .progress = p->options->progress,
@@ -95,7 +95,7 @@ static lh_status plan_point(const plotter *p, lh_job *job,
 
 /* Checks whether the plan itself belongs to a series: all datacenters, with one
  * pipeline or with whole replicas. */
-static bool is_of_series(const plotter *p, uint32_t series)
+static bool belongs_to_series(const curve_builder *p, uint32_t series)
 {
     const lh_sites *own = p->plan->best.layout.sites;
     const uint32_t n = p->job->n_datacenters;
@@ -109,7 +109,7 @@ static bool is_of_series(const plotter *p, uint32_t series)
 /* Includes the plan's own layers and schedule. They may be faster than a search
  * with even chunks, so at its own point the curve is never slower than the
  * plan. */
-static lh_status join_plan(const plotter *p, const lh_job *job, int64_t *ns,
+static lh_status include_plan(const curve_builder *p, const lh_job *job, int64_t *ns,
                            lh_error *err)
 {
     lh_choice kept;
@@ -117,10 +117,10 @@ static lh_status join_plan(const plotter *p, const lh_job *job, int64_t *ns,
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_plan_kept(p->plan, job, scratch, &kept, &why);
+    lh_status status = lhi_plan_evaluate_on_job(p->plan, job, scratch, &kept, &why);
     lhi_arena_free(scratch);
     if (status == LH_OK)
-        *ns = *ns < 0 ? kept.iteration_ns : lhi_least(*ns, kept.iteration_ns);
+        *ns = *ns < 0 ? kept.iteration_ns : lhi_min_int64(*ns, kept.iteration_ns);
     if (status == LH_OK || status == LH_EUNSUPPORTED)
         return LH_OK; /* times exceed a pipeline's range */
     if (err)
@@ -129,7 +129,7 @@ static lh_status join_plan(const plotter *p, const lh_job *job, int64_t *ns,
 }
 
 /* Builds the job for one point of a curve. */
-static lh_status make_job(const plotter *p, const lh_plan_curve *curve,
+static lh_status make_job(const curve_builder *p, const lh_plan_curve *curve,
                           double x, lh_job *job, lh_error *err)
 {
     size_t n = (size_t)p->job->n_datacenters * p->job->n_datacenters;
@@ -176,7 +176,7 @@ static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
     return found;
 }
 
-static bool is_stopped(plotter *p, uint32_t done, uint32_t total)
+static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
 {
     if (p->options->progress && !p->stopped)
         p->stopped = p->options->progress(p->options->context, done, total,
@@ -186,7 +186,7 @@ static bool is_stopped(plotter *p, uint32_t done, uint32_t total)
 
 /* Plans all series at xs[point] of `out`. *reached: all were searched; an
  * unreached point is not the same as one where nothing fits. */
-static lh_status draw_point(plotter *p, const lh_plan_curve *out,
+static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
                             uint32_t point, int64_t *ns, bool *reached,
                             lh_error *err)
 {
@@ -199,15 +199,15 @@ static lh_status draw_point(plotter *p, const lh_plan_curve *out,
         if (is_stopped(p, N_SERIES * point + s, N_SERIES * n))
             break;
         LHI_TRY(plan_point(p, &job, &p->sites[s], at, err));
-        if (out->over == LH_CURVE_OVERSUBSCRIPTION && is_of_series(p, s))
-            LHI_TRY(join_plan(p, &job, at, err));
+        if (out->over == LH_CURVE_OVERSUBSCRIPTION && belongs_to_series(p, s))
+            LHI_TRY(include_plan(p, &job, at, err));
     }
     *reached = !is_stopped(p, N_SERIES * (point + 1), N_SERIES * n);
     return LH_OK;
 }
 
 /* Computes one curve. */
-static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
+static lh_status build_curve(curve_builder *p, lh_curve_over over, const double *xs,
                       uint32_t n, lh_plan_curve *out, lh_error *err)
 {
     double *at = LHI_NEW(p->mem, double, MOST_POINTS);
@@ -225,7 +225,7 @@ static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
                            .series = series_names,
                            .iteration_ns = ns};
     for (uint32_t i = 0; i < n && reached; i++) {
-        LHI_TRY(draw_point(p, out, i, ns, &reached, err));
+        LHI_TRY(plan_all_series(p, out, i, ns, &reached, err));
         drawn += reached;
     }
     for (uint32_t s = 1; s < N_SERIES; s++)
@@ -238,7 +238,7 @@ static lh_status draw(plotter *p, lh_curve_over over, const double *xs,
 
 /* Lists a quarter to four times the expert count, multiples of the expert
  * degree. */
-static uint32_t list_experts(const plotter *p, double *xs)
+static uint32_t list_experts(const curve_builder *p, double *xs)
 {
     const lh_model *m = p->job->model;
     uint32_t n = 0, degree = p->plan->best.layout.expert;
@@ -255,7 +255,7 @@ lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     static const double shares[] = {1, 2, 4, 8, 16, 32};
-    plotter p = {.job = job, .options = options, .mem = mem, .plan = plan};
+    curve_builder p = {.job = job, .options = options, .mem = mem, .plan = plan};
     lh_plan_curve *curves = LHI_NEW(mem, lh_plan_curve, 2);
     double experts[MOST_POINTS];
     if (!curves)
@@ -264,13 +264,13 @@ lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
     if (job->n_datacenters < 2)
         return LH_OK;
     LHI_TRY(make_sites(&p, err));
-    LHI_TRY(draw(&p, LH_CURVE_OVERSUBSCRIPTION, shares,
+    LHI_TRY(build_curve(&p, LH_CURVE_OVERSUBSCRIPTION, shares,
                  sizeof shares / sizeof *shares, &curves[0], err));
     plan->n_curves = curves[0].n_points > 0;
     uint32_t n = list_experts(&p, experts);
     if (job->model->experts == 0 || n < 2 || p.stopped)
         return LH_OK;
-    LHI_TRY(draw(&p, LH_CURVE_EXPERTS, experts, n, &curves[1], err));
+    LHI_TRY(build_curve(&p, LH_CURVE_EXPERTS, experts, n, &curves[1], err));
     plan->n_curves += curves[1].n_points > 0;
     return LH_OK;
 }

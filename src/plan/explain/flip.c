@@ -25,8 +25,8 @@
 #define MARGIN 0.01 /* for results of full searches; see lh_plan_sensitivity */
 
 enum {
-    MOST_SITES = 8, /* up to here every pair is examined separately */
-    MOST_FLIPS = 2, /* per quantity: down and up */
+    MAX_DATACENTERS = 8, /* up to here every pair is examined separately */
+    MAX_BREAK_EVENS = 2, /* per quantity: down and up */
 };
 
 /* A plan for one scale factor. */
@@ -38,7 +38,7 @@ typedef struct point {
 } point;
 
 /* Sensitivity analysis state. */
-typedef struct flipper {
+typedef struct sensitivity_search {
     lh_plan_options options; /* for the quick searches */
     const lh_plan_options *given;
     lhi_arena *mem;
@@ -48,14 +48,14 @@ typedef struct flipper {
     bool stopped;
     /* Quantity under variation. */
     lh_plan_range *range;
-    lh_plan_flip *flips;
+    lh_plan_break_even *flips;
     uint32_t n_flips;
-} flipper;
+} sensitivity_search;
 
 /* Progress callback that stops all searches with the caller's. */
 static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 {
-    flipper *f = context;
+    sensitivity_search *f = context;
     if (f->given->progress && !f->stopped)
         f->stopped =
             f->given->progress(f->given->context, done, total, best_ns);
@@ -66,7 +66,7 @@ static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 
 /* Plans by a quick search. A choice's arena is kept with the plan if the choice
  * is. */
-static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
+static lh_status plan_quickly(sensitivity_search *f, const lh_job *job, lhi_arena *mem,
                               lh_choice *best, lh_error *err)
 {
     lh_plan there = {.job = job};
@@ -82,31 +82,31 @@ static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
 /* Plans like an answer to --what-if, but without optimal schedules for the
  * best: all these searches together have about as much work as the plan's
  * search. */
-static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
+static lh_status plan_fully(sensitivity_search *f, const lh_job *job, lhi_arena *mem,
                             lh_choice *best, lh_error *err)
 {
     /* per range: halfway, last, each twice */
-    enum { LEAST_PARTS = 10, EACH = 4 };
+    enum { MIN_PARTS = 10, EACH = 4 };
     const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
     lh_plan_options full = *f->given;
     full.no_optimal = true;
     full.progress = watch;
-    full.watch = NULL;
+    full.layout_progress = NULL;
     full.context = f;
-    LHI_TRY(lhi_plan_search_again(job, &full, n > LEAST_PARTS ? n : LEAST_PARTS,
+    LHI_TRY(lhi_plan_search_again(job, &full, n > MIN_PARTS ? n : MIN_PARTS,
                                   mem, NULL, best, err));
-    LHI_TRY(lhi_found_plans_better(f->known, &full, job, mem, best, err));
+    LHI_TRY(lhi_found_plans_improve(f->known, &full, job, mem, best, err));
     best->why = "";
     /* With little work, a part is less than a quick search has. */
     lh_choice quick;
     LHI_TRY(plan_quickly(f, job, mem, &quick, err));
-    if (lhi_value_of(f->given, &quick) < lhi_value_of(f->given, best))
+    if (lhi_objective_value(f->given, &quick) < lhi_objective_value(f->given, best))
         *best = quick;
     return LH_OK;
 }
 
 /* Builds the job with the quantity scaled by `factor`. */
-static lh_status change_job(flipper *f, double factor, lhi_arena *mem,
+static lh_status change_job(sensitivity_search *f, double factor, lhi_arena *mem,
                             lh_job **out, lh_error *err)
 {
     lh_link_change changes[2] = {
@@ -114,37 +114,37 @@ static lh_status change_job(flipper *f, double factor, lhi_arena *mem,
         {f->range->to, f->range->from, f->range->quantity, true, factor}};
     uint32_t n = f->range->from == LH_ALL_LINKS ? 1 : 2;
     *out = LHI_NEW(mem, lh_job, 1);
-    return *out ? lhi_changed_job(f->plan->job, changes, n, mem, *out, err)
+    return *out ? lhi_job_override_links(f->plan->job, changes, n, mem, *out, err)
                 : lhi_fail_nomem(err);
 }
 
 /* Plans with one factor and compares with the plan's own layout. The result of
  * a full search must be better by more than the margin. */
-static lh_status plan_at(flipper *f, lhi_arena *mem, point *p, lh_error *err)
+static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p, lh_error *err)
 {
     lh_choice kept;
     lh_job *job;
     LHI_TRY(change_job(f, p->factor, mem, &job, err));
     LHI_TRY(p->full ? plan_fully(f, job, mem, &p->best, err)
                     : plan_quickly(f, job, mem, &p->best, err));
-    lh_status status = lhi_plan_kept(f->plan, job, mem, &kept, err);
+    lh_status status = lhi_plan_evaluate_on_job(f->plan, job, mem, &kept, err);
     if (status != LH_OK && status != LH_EUNSUPPORTED)
         return status; /* unsupported: times exceed a pipeline's range */
     const double margin = p->full ? f->plan->sensitivity->margin : 0;
     if (status == LH_OK &&
-        (double)lhi_value_of(f->given, &kept) <=
-            (1 + margin) * (double)lhi_value_of(f->given, &p->best))
+        (double)lhi_objective_value(f->given, &kept) <=
+            (1 + margin) * (double)lhi_objective_value(f->given, &p->best))
         p->best = kept;
-    p->same = lhi_choice_same(&p->best, &f->plan->sensitivity->here);
+    p->same = lhi_choices_are_equal(&p->best, &f->plan->sensitivity->reference);
     return LH_OK;
 }
 
 /* Plans with one factor and keeps only the choice and its placement, enough to
  * compare layouts. */
-static lh_status look_at(flipper *f, double factor, bool full, point *out,
+static lh_status evaluate_point(sensitivity_search *f, double factor, bool full, point *out,
                          lh_error *err)
 {
-    *out = (point){factor, f->plan->sensitivity->here, true, full};
+    *out = (point){factor, f->plan->sensitivity->reference, true, full};
     if (!(factor < 1) && !(factor > 1))
         return LH_OK; /* already known */
     lhi_arena *scratch = lhi_arena_make(0);
@@ -162,14 +162,14 @@ static lh_status look_at(flipper *f, double factor, bool full, point *out,
  */
 
 /* Adds the break-even value between two points. */
-static lh_status add_flip(flipper *f, const point *same, const point *other,
+static lh_status add_break_even(sensitivity_search *f, const point *same, const point *other,
                           lh_error *err)
 {
     const bool up = same->factor < other->factor;
     point low = up ? *same : *other, high = up ? *other : *same;
-    lh_plan_flip *flip = &f->flips[f->n_flips++];
+    lh_plan_break_even *flip = &f->flips[f->n_flips++];
     *flip =
-        (lh_plan_flip){.factor_below = low.factor, .factor_above = high.factor};
+        (lh_plan_break_even){.factor_below = low.factor, .factor_above = high.factor};
     /* Repeats both plans in the permanent arena. */
     LHI_TRY(plan_at(f, f->mem, &low, err));
     LHI_TRY(plan_at(f, f->mem, &high, err));
@@ -179,14 +179,14 @@ static lh_status add_flip(flipper *f, const point *same, const point *other,
 }
 
 /* Bisects between a factor with the plan's layout and one with another. */
-static lh_status bisect(flipper *f, point *same, point *other, lh_error *err)
+static lh_status bisect(sensitivity_search *f, point *same, point *other, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     while (!f->stopped && fmax(same->factor, other->factor) /
                                   fmin(same->factor, other->factor) >
                               1 + s->tolerance) {
         point middle;
-        LHI_TRY(look_at(f, sqrt(same->factor * other->factor), other->full,
+        LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor), other->full,
                         &middle, err));
         *(middle.same ? same : other) = middle;
     }
@@ -195,14 +195,14 @@ static lh_status bisect(flipper *f, point *same, point *other, lh_error *err)
 
 /* Checks with full searches that the layout is the best up to this point. If
  * not, *same and *other become the points that they found. */
-static lh_status confirm(flipper *f, point *same, point *other, bool *found,
+static lh_status confirm(sensitivity_search *f, point *same, point *other, bool *found,
                          lh_error *err)
 {
     const double last = same->factor;
-    point stands = {1, f->plan->sensitivity->here, true, true};
+    point stands = {1, f->plan->sensitivity->reference, true, true};
     for (int i = 0; i < 2 && !f->stopped; i++) {
         point there;
-        LHI_TRY(look_at(f, i ? last : sqrt(last), true, &there, err));
+        LHI_TRY(evaluate_point(f, i ? last : sqrt(last), true, &there, err));
         if (!there.same) {
             *found = true;
             *same = stands;
@@ -215,16 +215,16 @@ static lh_status confirm(flipper *f, point *same, point *other, bool *found,
 }
 
 /* Finds the first break-even value between the job's value and `end`. */
-static lh_status find_flip(flipper *f, double end, lh_error *err)
+static lh_status find_break_even(sensitivity_search *f, double end, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     bool up = end > 1, found = false;
-    point same = {1, s->here, true, false}, next = same;
+    point same = {1, s->reference, true, false}, next = same;
     while (!f->stopped && !found &&
            (up ? same.factor < end : same.factor > end)) {
         double factor =
             up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
-        LHI_TRY(look_at(f, factor, false, &next, err));
+        LHI_TRY(evaluate_point(f, factor, false, &next, err));
         if (next.same)
             same = next;
         else
@@ -234,22 +234,22 @@ static lh_status find_flip(flipper *f, double end, lh_error *err)
         LHI_TRY(bisect(f, &same, &next, err));
     if (s->margin > 0 && (same.factor < 1 || same.factor > 1))
         LHI_TRY(confirm(f, &same, &next, &found, err));
-    return found && !f->stopped ? add_flip(f, &same, &next, err) : LH_OK;
+    return found && !f->stopped ? add_break_even(f, &same, &next, err) : LH_OK;
 }
 
 /* Finds one range's break-even values, down and up. */
-static lh_status find_flips(flipper *f, lh_plan_range *range, lh_error *err)
+static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     f->range = range;
-    f->flips = LHI_NEW(f->mem, lh_plan_flip, MOST_FLIPS);
+    f->flips = LHI_NEW(f->mem, lh_plan_break_even, MAX_BREAK_EVENS);
     f->n_flips = 0;
     if (!f->flips)
         return lhi_fail_nomem(err);
-    LHI_TRY(find_flip(f, s->least, err));
-    LHI_TRY(find_flip(f, s->most, err));
-    range->flips = f->flips;
-    range->n_flips = f->n_flips;
+    LHI_TRY(find_break_even(f, s->min_factor, err));
+    LHI_TRY(find_break_even(f, s->max_factor, err));
+    range->break_evens = f->flips;
+    range->n_break_evens = f->n_flips;
     return LH_OK;
 }
 
@@ -266,7 +266,7 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
 }
 
 /* Examines all links and quantities. */
-static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
+static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s, lh_error *err)
 {
     uint32_t n = f->plan->job->n_datacenters;
     lh_plan_range *ranges = LHI_NEW(f->mem, lh_plan_range, 2 + (size_t)n * n);
@@ -274,24 +274,24 @@ static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
         return lhi_fail_nomem(err);
     if (n > 1)
         add_range(ranges, &s->n_ranges, LH_ALL_LINKS, LH_ALL_LINKS);
-    for (uint32_t a = 0; n > 2 && n <= MOST_SITES && a < n; a++)
+    for (uint32_t a = 0; n > 2 && n <= MAX_DATACENTERS && a < n; a++)
         for (uint32_t b = a + 1; b < n; b++)
             add_range(ranges, &s->n_ranges, a, b);
     /* The quick searches of a range have about sixty such parts. */
     f->options.seconds /= 4 * (s->n_ranges ? s->n_ranges : 1);
     s->ranges = ranges;
-    s->here = f->plan->best;
-    s->here.why = "";
+    s->reference = f->plan->best;
+    s->reference.why = "";
     for (uint32_t i = 0; i < s->n_ranges && !f->stopped; i++)
-        LHI_TRY(find_flips(f, &ranges[i], err));
+        LHI_TRY(find_break_evens(f, &ranges[i], err));
     return LH_OK;
 }
 
-lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_find_break_even(const lh_plan_options *options, lhi_arena *mem,
                          const lhi_found_plans *known, lh_plan *plan,
                          lh_error *err)
 {
-    flipper f = {.options = *options,
+    sensitivity_search f = {.options = *options,
                  .given = options,
                  .mem = mem,
                  .known = known,
@@ -307,16 +307,16 @@ lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
                         "above 1 and at most %g, the tolerance 1e-9 or more",
                         range, s->tolerance, 0x1p20);
     s->margin = options->quick ? 0 : MARGIN;
-    s->most = range;
-    s->least = 1 / range;
+    s->max_factor = range;
+    s->min_factor = 1 / range;
     f.options.n_questions = 0;
     f.options.sensitivity = false;
     f.options.top = 1;
     f.options.quick = true;
     f.options.jitter = NULL;
-    f.options.front = false;
+    f.options.pareto_front = false;
     f.options.progress = watch;
-    f.options.watch = NULL;
+    f.options.layout_progress = NULL;
     f.options.context = &f;
     plan->sensitivity = s;
     f.sites = lhi_arena_make(0);

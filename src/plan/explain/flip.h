@@ -7,7 +7,7 @@
 
 /* Fills plan->sensitivity for the plan's job; NULL if the caller's progress()
  * stops the search. Full searches include the plans in `known`. */
-lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_find_break_even(const lh_plan_options *options, lhi_arena *mem,
                          const lhi_found_plans *known, lh_plan *plan,
                          lh_error *err);
 

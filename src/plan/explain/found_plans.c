@@ -24,7 +24,7 @@ static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 }
 
 /* Runs a plan's schedule on another pipeline. */
-static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
+static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
                            int64_t after_ns, lh_choice *kept, lh_error *err)
 {
     lh_timeline *t;
@@ -38,7 +38,7 @@ static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
     return LH_OK;
 }
 
-lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
                         lh_choice *kept, lh_error *err)
 {
     lh_pipeline *p;
@@ -46,9 +46,9 @@ lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
     *kept = plan->best;
     kept->why = "";
     kept->jitter = NULL;
-    LHI_TRY(lhi_changed_pipeline(plan->job, job, &plan->best, plan->pipeline,
+    LHI_TRY(lhi_pipeline_override_links(plan->job, job, &plan->best, plan->pipeline,
                                  mem, &p, &after_ns, err));
-    lh_status status = run_again(plan, p, after_ns, kept, err);
+    lh_status status = run_schedule(plan, p, after_ns, kept, err);
     lh_pipeline_free(p);
     return status;
 }
@@ -100,7 +100,7 @@ static bool is_same(const lh_plan *a, const lh_plan *b)
     const lh_schedule *x = a->schedule, *y = b->schedule;
     uint32_t devices = lh_schedule_n_devices(x);
     if (a->best.elastic || b->best.elastic ||
-        !lhi_choice_same_pipeline(&a->best, &b->best) ||
+        !lhi_choices_share_pipeline(&a->best, &b->best) ||
         devices != lh_schedule_n_devices(y) || lh_schedule_n_link_orders(x) ||
         lh_schedule_n_link_orders(y))
         return false;
@@ -136,7 +136,7 @@ lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
     return status;
 }
 
-lh_status lhi_found_plans_better(const lhi_found_plans *known,
+lh_status lhi_found_plans_improve(const lhi_found_plans *known,
                                  const lh_plan_options *options,
                                  const lh_job *job, lhi_arena *mem,
                                  lh_choice *best, lh_error *err)
@@ -149,11 +149,11 @@ lh_status lhi_found_plans_better(const lhi_found_plans *known,
             options->progress(options->context, i, known->n,
                               best->iteration_ns))
             break;
-        lh_status status = lhi_plan_kept(&known->all[i], job, mem, &kept, err);
+        lh_status status = lhi_plan_evaluate_on_job(&known->all[i], job, mem, &kept, err);
         if (status == LH_EUNSUPPORTED) /* times exceed a pipeline's range */
             continue;
         LHI_TRY(status);
-        if (lhi_value_of(options, &kept) < lhi_value_of(options, best))
+        if (lhi_objective_value(options, &kept) < lhi_objective_value(options, best))
             *best = kept;
     }
     return LH_OK;

@@ -23,12 +23,12 @@ lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
 
 /* Evaluates the plan's layout and schedule, with unchanged order, for a job
  * with other links. */
-lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
                         lh_choice *kept, lh_error *err);
 
 /* Replaces *best if a plan of the pool is better with the links of `job`.
  * Evaluates all unless options->progress() stops it. */
-lh_status lhi_found_plans_better(const lhi_found_plans *known,
+lh_status lhi_found_plans_improve(const lhi_found_plans *known,
                                  const lh_plan_options *options,
                                  const lh_job *job, lhi_arena *mem,
                                  lh_choice *best, lh_error *err);

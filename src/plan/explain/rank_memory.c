@@ -7,7 +7,7 @@
 #include "plan/elastic/elastic_made.h"
 #include "plan/layout/choice.h"
 
-bool lhi_rank_most(const lh_pipeline *pipeline, const lh_schedule *schedule,
+bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline, const lh_schedule *schedule,
                    uint32_t device, int64_t *throughout, int64_t *most)
 {
     uint32_t n;
@@ -22,7 +22,7 @@ bool lhi_rank_most(const lh_pipeline *pipeline, const lh_schedule *schedule,
         if (order[i].chunk >= pipeline->n_chunks)
             return false;
         int64_t step =
-            lhi_pass_memory(&pipeline->chunks[order[i].chunk], &order[i]);
+            lhi_pass_memory_change(&pipeline->chunks[order[i].chunk], &order[i]);
         if (step > 0 ? now > INT64_MAX - step : now < INT64_MIN - step)
             return false;
         now += step;
@@ -32,10 +32,10 @@ bool lhi_rank_most(const lh_pipeline *pipeline, const lh_schedule *schedule,
     return true;
 }
 
-lh_status lhi_plan_memory(const lh_job *job, lhi_arena *mem, lh_plan *plan,
+lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem, lh_plan *plan,
                           lh_error *err)
 {
-    lhi_config config = lhi_config_of(&plan->best);
+    lhi_config config = lhi_config_from_choice(&plan->best);
     uint32_t P = config.layout.pipeline;
     lh_plan_memory *parts = LHI_NEW(mem, lh_plan_memory, P);
     if (!parts)
@@ -47,7 +47,7 @@ lh_status lhi_plan_memory(const lh_job *job, lhi_arena *mem, lh_plan *plan,
         LHI_TRY(lhi_layout_memory(job, &config, parts, err));
     for (uint32_t d = 0; d < P; d++) {
         int64_t throughout = 0, most = 0;
-        lhi_rank_most(plan->pipeline, plan->schedule, d, &throughout, &most);
+        lhi_rank_compute_peak_memory(plan->pipeline, plan->schedule, d, &throughout, &most);
         parts[d].activations_bytes = most - throughout;
     }
     plan->n_ranks = P;

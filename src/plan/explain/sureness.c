@@ -12,12 +12,12 @@
 #include <stdio.h>
 
 /* A published packet simulation. */
-typedef struct simulated {
+typedef struct published_simulation {
     lh_advice_published found;
     double from_ms, to_ms; /* latency range of the links it covers */
-} simulated;
+} published_simulation;
 
-static const simulated table[LH_N_ADVICE_TOPICS] = {
+static const published_simulation table[LH_N_ADVICE_TOPICS] = {
     /* 0.10 % to 11.44 % slower than ECMP with up to 4 queue pairs at 1 ms;
      * faster at 0.05 ms [SX section 5.3, figure 20] */
     [LH_ADVICE_BALANCING] =
@@ -35,14 +35,14 @@ static const simulated table[LH_N_ADVICE_TOPICS] = {
 };
 
 /* Formats a share with significant digits only: "0.9 %", "12 %", "490 %". */
-static void say_share(double share, char *text, size_t room)
+static void format_share(double share, char *text, size_t room)
 {
     double percent = 100 * share;
     snprintf(text, room, percent < 10 ? "%.1f" : "%.0f", percent);
 }
 
 /* Returns the confidence for a difference of this size. */
-static const char *judge(const simulated *p, double differs, double latency_ms)
+static const char *rate_confidence(const published_simulation *p, double differs, double latency_ms)
 {
     if (latency_ms > p->to_ms)
         return "none at this latency: unsure";
@@ -55,12 +55,12 @@ static const char *judge(const simulated *p, double differs, double latency_ms)
     return "as here";
 }
 
-lh_status lhi_say_sureness(lh_advice_question *q, double latency_ms,
+lh_status lhi_advice_fill_confidence(lh_advice_question *q, double latency_ms,
                            double loss, lhi_arena *mem, lh_error *err)
 {
-    const simulated *p = &table[q->topic];
+    const published_simulation *p = &table[q->topic];
     char text[240], differs[24], low[24], high[24];
-    say_share(q->differs, differs, sizeof differs);
+    format_share(q->spread, differs, sizeof differs);
     if (q->topic == LH_ADVICE_RECOVERY && loss <= 0) {
         snprintf(text, sizeof text, "nothing is lost, so nothing is repeated");
     } else if (!p->found.where) {
@@ -71,14 +71,14 @@ lh_status lhi_say_sureness(lh_advice_question *q, double latency_ms,
     } else {
         if (latency_ms >= p->from_ms && latency_ms <= p->to_ms)
             q->published = &p->found;
-        say_share(p->found.low, low, sizeof low);
-        say_share(p->found.high, high, sizeof high);
+        format_share(p->found.low, low, sizeof low);
+        format_share(p->found.high, high, sizeof high);
         snprintf(text, sizeof text,
                  "closed form: up to %s %%; packet simulations (%s): %s to %s "
                  "%%, %s",
                  differs, p->found.where, low, high,
-                 judge(p, q->differs, latency_ms));
+                 rate_confidence(p, q->spread, latency_ms));
     }
-    q->sure = lhi_arena_strdup(mem, text);
-    return q->sure ? LH_OK : lhi_fail_nomem(err);
+    q->confidence = lhi_arena_strdup(mem, text);
+    return q->confidence ? LH_OK : lhi_fail_nomem(err);
 }

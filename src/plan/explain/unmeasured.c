@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Checks whether a degree is open or equal; sets it if open. */
-static bool takes(uint32_t *open, uint32_t value)
+static bool set_or_compare(uint32_t *open, uint32_t value)
 {
     if (*open && *open != value)
         return false;
@@ -26,18 +26,18 @@ static bool takes(uint32_t *open, uint32_t value)
 
 /* Gives the layout the entry's degrees and, for a chunk entry, `chunks` per
  * device. Returns false if the job fixes other degrees. */
-static bool give_degrees(const lh_profile_entry *e, uint32_t chunks,
+static bool set_degrees(const lh_profile_entry *e, uint32_t chunks,
                          lh_layout *l)
 {
-    if (!takes(&l->tensor, e->tensor) || !takes(&l->context, e->context) ||
-        !takes(&l->micro_batch, e->micro_batch))
+    if (!set_or_compare(&l->tensor, e->tensor) || !set_or_compare(&l->context, e->context) ||
+        !set_or_compare(&l->micro_batch, e->micro_batch))
         return false;
     if ((e->kind == LH_PROFILE_MOE_LAYER || e->kind == LH_PROFILE_CHUNK) &&
-        !takes(&l->expert, e->expert))
+        !set_or_compare(&l->expert, e->expert))
         return false;
     return e->kind != LH_PROFILE_CHUNK ||
-           (takes(&l->chunks_per_device, chunks) &&
-            takes(&l->pipeline, e->of / chunks));
+           (set_or_compare(&l->chunks_per_device, chunks) &&
+            set_or_compare(&l->pipeline, e->n_chunks / chunks));
 }
 
 static bool same_degrees(const lh_layout *x, const lh_layout *y)
@@ -59,11 +59,11 @@ static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
 
 /* Counts the layouts that an entry may belong to; for a chunk entry, one per
  * possible chunk count. */
-static uint32_t most_layouts(const lh_profile_entry *e)
+static uint32_t count_layouts(const lh_profile_entry *e)
 {
     if (e->kind == LH_PROFILE_LAYER || e->kind == LH_PROFILE_MOE_LAYER)
         return 1;
-    return e->kind == LH_PROFILE_CHUNK && e->chunk == 0 ? e->of : 0;
+    return e->kind == LH_PROFILE_CHUNK && e->chunk == 0 ? e->n_chunks : 0;
 }
 
 /* Lists the job's layouts that its profile measured; counts the entries that
@@ -75,20 +75,20 @@ static lh_status list_layouts(const lh_job *job, lhi_arena *mem,
     const lh_profile *p = job->profile;
     size_t room = 1;
     for (uint32_t i = 0; i < p->n_entries; i++)
-        if (lhi_measured_of_job(job, &p->entries[i]))
-            room += most_layouts(&p->entries[i]);
+        if (lhi_measurement_matches_job(job, &p->entries[i]))
+            room += count_layouts(&p->entries[i]);
     *out = LHI_NEW(mem, lh_layout, room);
     if (!*out)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < p->n_entries; i++) {
         const lh_profile_entry *e = &p->entries[i];
-        if (!lhi_measured_of_job(job, e))
+        if (!lhi_measurement_matches_job(job, e))
             continue;
         ++*n_entries;
-        for (uint32_t chunks = 1; chunks <= most_layouts(e); chunks++) {
+        for (uint32_t chunks = 1; chunks <= count_layouts(e); chunks++) {
             lh_layout l = job->layout;
-            if ((e->kind != LH_PROFILE_CHUNK || e->of % chunks == 0) &&
-                give_degrees(e, chunks, &l))
+            if ((e->kind != LH_PROFILE_CHUNK || e->n_chunks % chunks == 0) &&
+                set_degrees(e, chunks, &l))
                 add_layout(&l, *out, n);
         }
     }
@@ -103,7 +103,7 @@ static bool is_measured(const char *source)
 
 /* Runs one search out of `parts`. Its result replaces *best if it is measured
  * and better. */
-static lh_status try_layout(const lh_plan_options *options, const lh_plan *plan,
+static lh_status evaluate_layout(const lh_plan_options *options, const lh_plan *plan,
                             const lh_layout *layout, uint32_t parts,
                             lhi_arena *mem, lh_choice *best, lh_error *err)
 {
@@ -115,19 +115,19 @@ static lh_status try_layout(const lh_plan_options *options, const lh_plan *plan,
         lhi_plan_search_short(&job, options, parts, mem, &found, &why);
     if (status == LH_OK && is_measured(found.cost_source) &&
         (best->iteration_ns == 0 ||
-         lhi_value_of(options, &found.best) < lhi_value_of(options, best)))
+         lhi_objective_value(options, &found.best) < lhi_objective_value(options, best)))
         *best = found.best;
     lh_pipeline_free((lh_pipeline *)found.pipeline);
     lh_schedule_free((lh_schedule *)found.schedule);
     if (status == LH_OK || status == LH_EINFEASIBLE ||
-        lhi_layout_refused(status))
+        lhi_layout_is_infeasible(status))
         return LH_OK;
     if (err)
         *err = why;
     return status;
 }
 
-lh_status lhi_plan_unmeasured(const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_compare_measured(const lh_plan_options *options, lhi_arena *mem,
                               lh_plan *plan, lh_error *err)
 {
     const lh_job *job = plan->job;
@@ -142,7 +142,7 @@ lh_status lhi_plan_unmeasured(const lh_plan_options *options, lhi_arena *mem,
         return lhi_fail_nomem(err);
     LHI_TRY(list_layouts(job, mem, &out->n_entries, &layouts, &n, err));
     for (uint32_t i = 0; i < n; i++)
-        LHI_TRY(try_layout(options, plan, &layouts[i], n, mem, best, err));
+        LHI_TRY(evaluate_layout(options, plan, &layouts[i], n, mem, best, err));
     if (best->iteration_ns > 0) {
         best->why = "";
         out->fastest = best;

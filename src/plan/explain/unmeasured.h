@@ -9,7 +9,7 @@
 
 /* Fills plan->unmeasured if the job's profile measured passes, but none for the
  * plan's layout. */
-lh_status lhi_plan_unmeasured(const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_compare_measured(const lh_plan_options *options, lhi_arena *mem,
                               lh_plan *plan, lh_error *err);
 
 #endif

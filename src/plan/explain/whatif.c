@@ -11,10 +11,10 @@
 #include "plan/search/search_limits.h"
 
 /* work per question: the plan's divided by WORK_DIVISOR */
-enum { QUESTION = 10 };
+enum { WORK_DIVISOR = 10 };
 
 /* Searches with 1/`parts` of the plan's work, without output. */
-static lh_status find_quietly(const lh_job *job, const lh_plan_options *options,
+static lh_status search_with_share(const lh_job *job, const lh_plan_options *options,
                               uint32_t parts, lhi_arena *mem, lh_plan *there,
                               lh_error *err)
 {
@@ -23,13 +23,13 @@ static lh_status find_quietly(const lh_job *job, const lh_plan_options *options,
     quiet.n_questions = 0;
     quiet.sensitivity = false;
     quiet.jitter = NULL;
-    quiet.front = false;
+    quiet.pareto_front = false;
     quiet.top = 1;
-    quiet.layout_effort = lhi_layout_effort(options) / parts;
+    quiet.layout_effort = lhi_compute_layout_work(options) / parts;
     if (!quiet.layout_effort)
         quiet.layout_effort = 1; /* 0 means the default of the effort */
     quiet.seconds /= parts;
-    return lhi_plan_find(job, &quiet, mem, NULL, there, err);
+    return lhi_plan_search_and_refine(job, &quiet, mem, NULL, there, err);
 }
 
 lh_status lhi_plan_search_again(const lh_job *job,
@@ -38,7 +38,7 @@ lh_status lhi_plan_search_again(const lh_job *job,
                                 lh_choice *best, lh_error *err)
 {
     lh_plan there;
-    lh_status status = find_quietly(job, options, parts, mem, &there, err);
+    lh_status status = search_with_share(job, options, parts, mem, &there, err);
     *best = there.best;
     if (status == LH_OK && known)
         return lhi_found_plans_add(known, &there, err);
@@ -49,12 +49,12 @@ lh_status lhi_plan_search_again(const lh_job *job,
 
 /* Returns options whose part of the work is at least any plan's minimum at that
  * effort. */
-static lh_plan_options with_least_work(const lh_plan_options *options,
+static lh_plan_options with_minimum_work(const lh_plan_options *options,
                                        uint32_t parts)
 {
-    const uint64_t least = parts * LHI_LEAST_WORK;
+    const uint64_t least = parts * LHI_MIN_SEARCH_WORK;
     lh_plan_options own = *options;
-    if (!own.layout_effort && lhi_layout_effort(&own) < least)
+    if (!own.layout_effort && lhi_compute_layout_work(&own) < least)
         own.layout_effort = least;
     return own;
 }
@@ -63,43 +63,43 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lh_plan *out, lh_error *err)
 {
-    const lh_plan_options own = with_least_work(options, QUESTION);
-    return find_quietly(job, &own, QUESTION * parts, mem, out, err);
+    const lh_plan_options own = with_minimum_work(options, WORK_DIVISOR);
+    return search_with_share(job, &own, WORK_DIVISOR * parts, mem, out, err);
 }
 
 /* Searches with a part of the plan's work, but at least any plan's minimum at
  * that effort. */
-static lh_status search_there(const lh_job *job, const lh_plan_options *options,
+static lh_status search_changed_job(const lh_job *job, const lh_plan_options *options,
                               lhi_arena *mem, lhi_found_plans *known,
                               lh_choice *best, lh_error *err)
 {
-    const lh_plan_options own = with_least_work(options, QUESTION);
-    return lhi_plan_search_again(job, &own, QUESTION, mem, known, best, err);
+    const lh_plan_options own = with_minimum_work(options, WORK_DIVISOR);
+    return lhi_plan_search_again(job, &own, WORK_DIVISOR, mem, known, best, err);
 }
 
 /* Computes the answer from this question's own search. */
-static lh_status answer(const lh_plan_question *question,
+static lh_status answer(const lh_plan_whatif_question *question,
                         const lh_plan_options *options, lhi_arena *mem,
                         const lh_plan *plan, lhi_found_plans *known,
-                        lh_job *job, lh_plan_answer *out, lh_error *err)
+                        lh_job *job, lh_plan_whatif_answer *out, lh_error *err)
 {
     out->text = lhi_arena_strdup(mem, question->text ? question->text : "");
     if (!out->text)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_changed_job(plan->job, question->changes, question->n_changes,
+    LHI_TRY(lhi_job_override_links(plan->job, question->changes, question->n_changes,
                             mem, job, err));
-    LHI_TRY(lhi_plan_kept(plan, job, mem, &out->kept, err));
-    LHI_TRY(search_there(job, options, mem, known, &out->best, err));
+    LHI_TRY(lhi_plan_evaluate_on_job(plan, job, mem, &out->kept, err));
+    LHI_TRY(search_changed_job(job, options, mem, known, &out->best, err));
     /* The existing schedule may be better than one found from scratch. */
-    if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
+    if (lhi_objective_value(options, &out->kept) <= lhi_objective_value(options, &out->best))
         out->best = out->kept;
     return LH_OK;
 }
 
 /* Prefixes an error with the question. */
-static void name_question(const lh_plan_question *question, lh_error *err)
+static void prefix_error(const lh_plan_whatif_question *question, lh_error *err)
 {
-    lhi_wrap(err, "what if %s", question->text ? question->text : "");
+    lhi_fail_add_context(err, "what if %s", question->text ? question->text : "");
 }
 
 lh_status lhi_plan_check_questions(const lh_job *job,
@@ -108,14 +108,14 @@ lh_status lhi_plan_check_questions(const lh_job *job,
 {
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < options->n_questions && status == LH_OK; i++) {
-        const lh_plan_question *q = &options->questions[i];
+        const lh_plan_whatif_question *q = &options->questions[i];
         lhi_arena *mem = lhi_arena_make(0);
         lh_job *changed = mem ? LHI_NEW(mem, lh_job, 1) : NULL;
-        status = changed ? lhi_changed_job(job, q->changes, q->n_changes, mem,
+        status = changed ? lhi_job_override_links(job, q->changes, q->n_changes, mem,
                                            changed, err)
                          : lhi_fail_nomem(err);
         if (status != LH_OK)
-            name_question(q, err);
+            prefix_error(q, err);
         lhi_arena_free(mem);
     }
     return status;
@@ -123,11 +123,11 @@ lh_status lhi_plan_check_questions(const lh_job *job,
 
 /* Each search is short. Its result also competes in the other questions, so
  * that no case is slower than another with worse links. */
-lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
                           lhi_found_plans *known, lh_plan *plan, lh_error *err)
 {
     uint32_t n = options->n_questions;
-    lh_plan_answer *answers = LHI_NEW(mem, lh_plan_answer, n);
+    lh_plan_whatif_answer *answers = LHI_NEW(mem, lh_plan_whatif_answer, n);
     lh_job *jobs = LHI_NEW(mem, lh_job, n);
     if (!answers || !jobs)
         return lhi_fail_nomem(err);
@@ -135,16 +135,16 @@ lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
         lh_status status = answer(&options->questions[i], options, mem, plan,
                                   known, &jobs[i], &answers[i], err);
         if (status != LH_OK) {
-            name_question(&options->questions[i], err);
+            prefix_error(&options->questions[i], err);
             return status;
         }
     }
     for (uint32_t i = 0; i < n; i++) {
         lhi_deadline end;
-        const lh_plan_options in_time = lhi_options_until(
+        const lh_plan_options in_time = lhi_options_with_deadline(
             options,
-            lhi_search_until(options, lhi_processor_s(), 1.0 / QUESTION), &end);
-        LHI_TRY(lhi_found_plans_better(known, &in_time, &jobs[i], mem,
+            lhi_compute_search_deadline(options, lhi_read_processor_seconds(), 1.0 / WORK_DIVISOR), &end);
+        LHI_TRY(lhi_found_plans_improve(known, &in_time, &jobs[i], mem,
                                        &answers[i].best, err));
         answers[i].best.why = "";
     }
@@ -163,8 +163,8 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
     if (!best)
         return lhi_fail_nomem(err);
     job.target = LH_TARGET_ANY;
-    LHI_TRY(search_there(&job, options, mem, NULL, best, err));
-    if (lhi_value_of(options, best) < lhi_value_of(options, &plan->best))
-        plan->without_target = best;
+    LHI_TRY(search_changed_job(&job, options, mem, NULL, best, err));
+    if (lhi_objective_value(options, best) < lhi_objective_value(options, &plan->best))
+        plan->unrestricted = best;
     return LH_OK;
 }

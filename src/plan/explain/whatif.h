@@ -30,7 +30,7 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
 
 /* Answers options->questions for an otherwise complete plan. Results join
  * `known` and are in `mem`. */
-lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
+lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
                           lhi_found_plans *known, lh_plan *plan, lh_error *err);
 
 #endif

@@ -17,13 +17,13 @@
 static lh_status check_devices(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
-    const lhi_config config = lhi_config_of(&p->best);
+    const lhi_config config = lhi_config_from_choice(&p->best);
     for (uint32_t c = 0; c < p->pipeline->n_chunks; c++) {
         uint32_t has = p->pipeline->chunks[c].device;
         uint32_t want = lhi_config_device(&config, c);
         if (has != want)
             return lhi_doc_fail(
-                doc, lhi_find(doc->root, "placement"), err, LH_EINPUT,
+                doc, lhi_node_find(doc->root, "placement"), err, LH_EINPUT,
                 "is '%s', but the plan's pipeline has chunk "
                 "%" PRIu32 " on device %" PRIu32 ", not %" PRIu32,
                 lh_placement_name(p->best.placement), c, has, want);
@@ -39,13 +39,13 @@ static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
     const lhi_node *root = doc->root;
     for (uint32_t d = 0; d < p->best.layout.pipeline; d++) {
         int64_t throughout, most;
-        if (!lhi_rank_most(p->pipeline, p->schedule, d, &throughout, &most))
-            return lhi_doc_fail(doc, lhi_find(root, "schedule"), err, LH_EINPUT,
+        if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, d, &throughout, &most))
+            return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err, LH_EINPUT,
                                 "device %" PRIu32 " has passes that the "
                                 "plan's pipeline has not",
                                 d);
         if (most < 0)
-            return lhi_doc_fail(doc, lhi_find(root, "pipeline"), err, LH_EINPUT,
+            return lhi_doc_fail(doc, lhi_node_find(root, "pipeline"), err, LH_EINPUT,
                                 "device %" PRIu32 " holds %" PRId64 " bytes "
                                 "at most",
                                 d, most);
@@ -67,7 +67,7 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
     double want = all > 0 ? (all - busy) / all : 0;
     if (fabs(p->best.bubble_ratio - want) <= 1e-9)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(doc->root, "bubble_ratio"), err,
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "bubble_ratio"), err,
                         LH_EINPUT,
                         "is not what makespan_ns and the passes of the plan's "
                         "pipeline say, %.6g",
@@ -78,7 +78,7 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
 static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
-    const lh_plan_account *a = p->account;
+    const lh_plan_breakdown *a = p->breakdown;
     const struct {
         const char *key, *of;
         int64_t has, want;
@@ -92,7 +92,7 @@ static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
         /* Seconds are written with fifteen digits. */
         if (fabs((double)rows[i].has - (double)rows[i].want) >
             1 + 1e-14 * (double)rows[i].want)
-            return lhi_doc_fail(doc, lhi_find(doc->root, rows[i].key), err,
+            return lhi_doc_fail(doc, lhi_node_find(doc->root, rows[i].key), err,
                                 LH_EINPUT,
                                 "is %" PRId64 ", but account.%s says %" PRId64,
                                 rows[i].has, rows[i].of, rows[i].want);
@@ -113,7 +113,7 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
     if (!want || l->outermost == want)
         return LH_OK;
     return lhi_doc_fail(doc,
-                        lhi_find(lhi_find(doc->root, "layout"), "outermost"),
+                        lhi_node_find(lhi_node_find(doc->root, "layout"), "outermost"),
                         err, LH_EINPUT,
                         "is '%s', but %s '%s'; to have another, set "
                         "layout.outermost in the job and plan again",
@@ -129,14 +129,14 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
                                 lh_error *err)
 {
     const lh_layout *l = &p->best.layout;
-    const lhi_config config = lhi_config_of(&p->best);
+    const lhi_config config = lhi_config_from_choice(&p->best);
     lh_sharding want = p->job->layout.sharding;
     if (!want && !lhi_sharding_matters(p->job, &config))
         want = LH_SHARDING_FULL;
     if (!want || !l->sharding || l->sharding == want)
         return LH_OK;
     return lhi_doc_fail(doc,
-                        lhi_find(lhi_find(doc->root, "layout"), "sharding"),
+                        lhi_node_find(lhi_node_find(doc->root, "layout"), "sharding"),
                         err, LH_EINPUT,
                         "is '%s', but %s '%s'; to have another, set "
                         "layout.sharding in the job and plan again",
@@ -154,13 +154,13 @@ static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
     for (int i = LH_COST_MODEL; i <= LH_COST_PART_EFFICIENCY; i++)
         if (strcmp(p->cost_source, lh_cost_source_name((lh_cost_source)i)) == 0)
             return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(doc->root, "cost_source"), err, LH_EINPUT,
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err, LH_EINPUT,
                         "is '%.60s'; it may be model, efficiency, profile, "
                         "mixed or part-efficiency",
                         p->cost_source);
 }
 
-lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p, lh_error *err)
 {
     LHI_TRY(check_devices(doc, p, err));
     LHI_TRY(check_passes(doc, p, err));
@@ -169,6 +169,6 @@ lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
     LHI_TRY(check_outermost(doc, p, err));
     LHI_TRY(check_sharding(doc, p, err));
     LHI_TRY(check_source_word(doc, p, err));
-    LHI_TRY(lhi_elastic_ops_check(doc, p, err));
-    return lhi_rebuilt_check(doc, p, err);
+    LHI_TRY(lhi_check_elastic_operations(doc, p, err));
+    return lhi_check_rebuilt_pipeline(doc, p, err);
 }

@@ -18,7 +18,7 @@ typedef struct checker {
 } checker;
 
 /* Checks that two numbers agree to the digits in the file. */
-static bool near(double said, double value)
+static bool nearly_equal(double said, double value)
 {
     return fabs(said - value) <= 1e-6 * fabs(value);
 }
@@ -30,7 +30,7 @@ static lh_status check_layers(const checker *k, lh_error *err)
     uint64_t n = (uint64_t)c->layout.pipeline * c->layout.chunks_per_device;
     uint64_t sum = 0;
     if (n > layers && !c->chunk_layers)
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err, LH_EINPUT,
                             "%" PRIu64 " chunks are more than the model's "
                             "%" PRIu32 " layers",
                             n, layers);
@@ -38,7 +38,7 @@ static lh_status check_layers(const checker *k, lh_error *err)
         sum += c->chunk_layers[i];
         if (c->chunk_layers[i] == 0 && i > 0 && i + 1 < n &&
             c->layout.pipeline == 1)
-            return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,
+            return lhi_doc_fail(k->doc, lhi_node_find(k->map, "chunk_layers"), err,
                                 LH_EINPUT,
                                 "chunk %" PRIu32 " has no layers; without a "
                                 "pipeline only the first and the last may "
@@ -47,7 +47,7 @@ static lh_status check_layers(const checker *k, lh_error *err)
     }
     if (!c->chunk_layers || sum == layers)
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "chunk_layers"), err,
                         LH_EINPUT, "%" PRIu64 " layers for a model of %" PRIu32,
                         sum, layers);
 }
@@ -60,7 +60,7 @@ static lh_status check_placement(const checker *k, lh_error *err)
                : has == LH_PLACEMENT_LOOP ||
                      (n == 2 && has == LH_PLACEMENT_WAVE))
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_find(k->map, "placement"), err, LH_EINPUT,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "placement"), err, LH_EINPUT,
                         "is '%s', but layout.chunks_per_device is %" PRIu32
                         ", which lie %s",
                         lh_placement_name(has), n,
@@ -75,11 +75,11 @@ static lh_status check_gpus(const checker *k, lh_error *err)
     const lh_plan_cost *cost = k->c->cost;
     double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
     if (gpus > k->job->n_gpus)
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err, LH_EINPUT,
                             "takes %.0f GPUs; the job has %" PRIu32, gpus,
                             k->job->n_gpus);
     if (cost && (cost->gpus < gpus || cost->gpus > k->job->n_gpus))
-        return lhi_doc_fail(k->doc, lhi_find(lhi_find(k->map, "cost"), "gpus"),
+        return lhi_doc_fail(k->doc, lhi_node_find(lhi_node_find(k->map, "cost"), "gpus"),
                             err, LH_EINPUT,
                             "is %" PRIu32 ", but the layout takes %.0f GPUs of "
                             "the job's %" PRIu32,
@@ -91,7 +91,7 @@ static lh_status check_experts(const checker *k, lh_error *err)
 {
     const lh_model *m = k->job->model;
     const lh_layout *l = &k->c->layout;
-    const lhi_node *at = lhi_find(k->map, "layout");
+    const lhi_node *at = lhi_node_find(k->map, "layout");
     uint64_t block = lh_layout_expert_block(l);
     uint64_t ranks = (uint64_t)l->tensor * l->context * l->data;
     if (!m->experts)
@@ -129,7 +129,7 @@ static lh_status check_recompute(const checker *k, lh_error *err)
     bool lists = e && e->n_recomputed > 0;
     if (lists != (k->c->recompute == LH_RECOMPUTE_OPERATIONS))
         return lhi_doc_fail(
-            k->doc, lhi_find(k->map, "recompute"), err, LH_EINPUT,
+            k->doc, lhi_node_find(k->map, "recompute"), err, LH_EINPUT,
             "is '%s', but elastic.recomputed lists "
             "%s; %s",
             lh_recompute_name(k->c->recompute), lists ? "operations" : "none",
@@ -137,7 +137,7 @@ static lh_status check_recompute(const checker *k, lh_error *err)
     if (k->c->recompute != LH_RECOMPUTE_MODULES ||
         t->recompute == LH_RECOMPUTE_MODULES)
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_find(k->map, "recompute"), err, LH_EINPUT,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "recompute"), err, LH_EINPUT,
                         "is 'modules', but the job's training.recompute is no "
                         "list of these");
 }
@@ -150,7 +150,7 @@ static lh_status check_batch(const checker *k, lh_error *err)
         !(batch > k->job->training.global_batch))
         return LH_OK;
     return lhi_doc_fail(
-        k->doc, lhi_find(k->map, "microbatches"), err, LH_EINPUT,
+        k->doc, lhi_node_find(k->map, "microbatches"), err, LH_EINPUT,
         "%" PRIu32 " of %" PRIu32 " samples on %" PRIu32
         " replicas are %.0f; the job's global_batch is %" PRIu32,
         k->c->microbatches, l->micro_batch, l->data, batch,
@@ -166,10 +166,10 @@ static lh_status check_times(const checker *k, lh_error *err)
     bool ok = c->status == LH_CHOICE_OK;
     for (int i = 0; i < 2; i++) {
         if (ok && values[i] < 0)
-            return lhi_doc_fail(k->doc, lhi_find(k->map, keys[i]), err,
+            return lhi_doc_fail(k->doc, lhi_node_find(k->map, keys[i]), err,
                                 LH_EINPUT, "must not be below 0");
         if (!ok && values[i] >= 0)
-            return lhi_doc_fail(k->doc, lhi_find(k->map, keys[i]), err,
+            return lhi_doc_fail(k->doc, lhi_node_find(k->map, keys[i]), err,
                                 LH_EINPUT,
                                 "must be -1 where the status is '%s'",
                                 lh_choice_status_name(c->status));
@@ -180,12 +180,12 @@ static lh_status check_times(const checker *k, lh_error *err)
                  (double)c->overhead_ns;
     if (sum > 0x1p62 ||
         c->iteration_ns != c->makespan_ns + c->optimizer_ns + c->overhead_ns)
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "iteration_ns"), err,
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "iteration_ns"), err,
                             LH_EINPUT,
                             "is not makespan_ns, optimizer_ns and overhead_ns "
                             "together");
     if (c->lower_bound_ns > c->iteration_ns)
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "lower_bound_ns"), err,
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "lower_bound_ns"), err,
                             LH_EINPUT, "is more than iteration_ns");
     return LH_OK;
 }
@@ -194,11 +194,11 @@ static lh_status check_seconds(const checker *k, lh_error *err)
 {
     const lhi_node *node;
     double said;
-    LHI_TRY(lhi_need(k->doc, k->map, "iteration_s", &node, err));
-    if (k->c->iteration_ns < 0 && lhi_is_null(node))
+    LHI_TRY(lhi_node_require(k->doc, k->map, "iteration_s", &node, err));
+    if (k->c->iteration_ns < 0 && lhi_node_is_null(node))
         return LH_OK;
-    LHI_TRY(lhi_get_number(k->doc, node, 0, 1e300, &said, err));
-    if (k->c->iteration_ns >= 0 && near(said, (double)k->c->iteration_ns / 1e9))
+    LHI_TRY(lhi_node_get_number(k->doc, node, 0, 1e300, &said, err));
+    if (k->c->iteration_ns >= 0 && nearly_equal(said, (double)k->c->iteration_ns / 1e9))
         return LH_OK;
     return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
                         "is not what iteration_ns says");
@@ -210,13 +210,13 @@ static lh_status check_rates(const checker *k, lh_error *err)
     const lh_training *t = &k->job->training;
     bool ok = c->status == LH_CHOICE_OK;
     if (ok && c->peak_memory_bytes > c->memory_limit_bytes)
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "peak_memory_bytes"), err,
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "peak_memory_bytes"), err,
                             LH_EINPUT, "is more than memory_limit_bytes");
     if (!ok || c->iteration_ns == 0 ||
-        near(c->tokens_per_s, (double)t->global_batch * t->sequence /
+        nearly_equal(c->tokens_per_s, (double)t->global_batch * t->sequence /
                                   ((double)c->iteration_ns / 1e9)))
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_find(k->map, "tokens_per_s"), err,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "tokens_per_s"), err,
                         LH_EINPUT,
                         "is not what iteration_ns and the job's batch say");
 }
@@ -227,18 +227,18 @@ static lh_status check_mfu(const checker *k, lh_error *err)
 {
     lh_choice want = *k->c;
     lh_error why = {0};
-    lh_status status = lhi_choice_rates(k->job, k->mem, &want, &why);
-    if (lhi_layout_refused(status))
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+    lh_status status = lhi_choice_compute_rates(k->job, k->mem, &want, &why);
+    if (lhi_layout_is_infeasible(status))
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err, LH_EINPUT,
                             "%s", why.text);
     if (status != LH_OK) {
         if (err)
             *err = why;
         return status;
     }
-    if (near(k->c->mfu, want.mfu))
+    if (nearly_equal(k->c->mfu, want.mfu))
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_find(k->map, "mfu"), err, LH_EINPUT,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "mfu"), err, LH_EINPUT,
                         "is not what iteration_ns and the job's model and GPUs "
                         "say, %.6g",
                         want.mfu);
@@ -253,7 +253,7 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
     if (sum == k->c->microbatches)
         return LH_OK;
     return lhi_doc_fail(
-        k->doc, lhi_find(lhi_find(k->map, "elastic"), key), err, LH_EINPUT,
+        k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), key), err, LH_EINPUT,
         "the groups have %" PRIu64 " microbatches, the plan %" PRIu32, sum,
         k->c->microbatches);
 }
@@ -265,8 +265,8 @@ static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
 {
     const lh_choice *c = k->c;
     uint32_t P = c->layout.pipeline, n = P * c->layout.chunks_per_device;
-    lhi_config config = lhi_config_of(c);
-    const lhi_node *node = lhi_find(map, "layers");
+    lhi_config config = lhi_config_from_choice(c);
+    const lhi_node *node = lhi_node_find(map, "layers");
     if (r->n_chunks == 0)
         return LH_OK;
     if (r->n_chunks != n)
@@ -300,7 +300,7 @@ static lh_status check_level(const checker *k, lh_error *err)
     uint32_t least = lhi_elastic_zero(e);
     if (k->c->zero == least)
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_find(k->map, "zero"), err, LH_EINPUT,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "zero"), err, LH_EINPUT,
                         "is %" PRIu32 ", but elastic shards %.6g of the "
                         "gradients and %.6g of the parameters: %" PRIu32
                         " is the least that any has",
@@ -314,14 +314,14 @@ static lh_status check_elastic(const checker *k, lh_error *err)
         return LH_OK;
     LHI_TRY(check_groups(k, "enqueue", e->n_enqueue, e->enqueue, err));
     LHI_TRY(check_groups(k, "dequeue", e->n_dequeue, e->dequeue, err));
-    const lhi_node *map = lhi_find(lhi_find(k->map, "elastic"), "recomputed");
+    const lhi_node *map = lhi_node_find(lhi_node_find(k->map, "elastic"), "recomputed");
     map = map ? map->first : NULL;
     for (uint32_t i = 0; i < e->n_recomputed; i++, map = map->next)
         LHI_TRY(check_recomputed(k, &e->recomputed[i], map, err));
     if (e->parameters <= e->gradients)
         return check_level(k, err);
     return lhi_doc_fail(
-        k->doc, lhi_find(lhi_find(k->map, "elastic"), "parameters"), err,
+        k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), "parameters"), err,
         LH_EINPUT,
         "a share of %.12g is %.12g more than 'gradients', "
         "%.12g; ZeRO-3 shards both",

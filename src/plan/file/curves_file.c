@@ -20,22 +20,22 @@ typedef struct series {
     uint32_t n;
 } series;
 
-static const lhi_field series_rows[] = {
-    {"name", LHI_TEXT(series, name)},
-    {"iteration_s", LHI_LIST(series, iteration_ns, n), .of = LHI_F_SECONDS,
+static const lhi_schema_field series_rows[] = {
+    {"name", LHI_STRING(series, name)},
+    {"iteration_s", LHI_LIST(series, iteration_ns, n), .item_type = LHI_FIELD_SECONDS,
      .high = 9e9, .null_items = true, .absent = -1},
 };
-static const lhi_table series_table = {LHI_ROWS("series", series, series_rows)};
-static const lhi_field series_row = {.width = sizeof(series),
+static const lhi_schema series_table = {LHI_ROWS("series", series, series_rows)};
+static const lhi_schema_field series_row = {.width = sizeof(series),
                                      .table = &series_table};
 
-static lh_status read_series(const lhi_reading *r, const lhi_node *list,
+static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
                              void *owner, lh_error *err)
 {
     lh_plan_curve *c = owner;
     const void *items;
     uint32_t n;
-    LHI_TRY(lhi_list_read(r, list, &series_row, &items, &n, err));
+    LHI_TRY(lhi_schema_read_list(r, list, &series_row, &items, &n, err));
     const series *all = items;
     const char **names = LHI_NEW(r->mem, const char *, n);
     int64_t *ns = LHI_NEW(r->mem, int64_t, (size_t)n * c->n_points + 1);
@@ -44,7 +44,7 @@ static lh_status read_series(const lhi_reading *r, const lhi_node *list,
     for (const lhi_node *node = list->first; node; node = node->next) {
         const series *s = &all[node->index];
         if (s->n != c->n_points)
-            return lhi_doc_fail(r->doc, lhi_find(node, "iteration_s"), err,
+            return lhi_doc_fail(r->doc, lhi_node_find(node, "iteration_s"), err,
                                 LH_EINPUT,
                                 "has another number of points than x");
         names[node->index] = s->name;
@@ -64,7 +64,7 @@ static json_t *write_series(const void *owner, const void *context)
     for (uint32_t i = 0; list && i < c->n_series; i++) {
         series one = {c->series[i], c->iteration_ns + (size_t)i * c->n_points,
                       c->n_points};
-        json_t *map = lhi_fields_write(&series_table, &one, context);
+        json_t *map = lhi_schema_write(&series_table, &one, context);
         if (json_array_append_new(list, map) != 0) {
             json_decref(list);
             return NULL;
@@ -73,7 +73,7 @@ static json_t *write_series(const void *owner, const void *context)
     return list;
 }
 
-static lh_status check_rising(const lhi_reading *r, const lhi_node *list,
+static lh_status check_rising(const lhi_read_context *r, const lhi_node *list,
                               const double *values, lh_error *err)
 {
     for (const lhi_node *node = list->first; node; node = node->next)
@@ -83,22 +83,22 @@ static lh_status check_rising(const lhi_reading *r, const lhi_node *list,
     return LH_OK;
 }
 
-static lh_status check_curve(const lhi_reading *r, const lhi_node *map,
+static lh_status check_curve(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
     const lh_plan_curve *c = it;
-    LHI_TRY(check_rising(r, lhi_find(map, "x"), c->xs, err));
-    return check_rising(r, lhi_find(map, "crossings"), c->crossings, err);
+    LHI_TRY(check_rising(r, lhi_node_find(map, "x"), c->xs, err));
+    return check_rising(r, lhi_node_find(map, "crossings"), c->crossings, err);
 }
 
-static const lhi_field curve_rows[] = {
-    {"over", LHI_NAME(lh_plan_curve, over), .names = overs},
-    {"x", LHI_LIST(lh_plan_curve, xs, n_points), .of = LHI_F_REAL, .low = 1e-9,
-     .high = 1e300, .longest = MOST_POINTS},
-    {"series", LHI_OWN(lh_plan_curve), .read = read_series,
+static const lhi_schema_field curve_rows[] = {
+    {"over", LHI_ENUM(lh_plan_curve, over), .names = overs},
+    {"x", LHI_LIST(lh_plan_curve, xs, n_points), .item_type = LHI_FIELD_REAL, .low = 1e-9,
+     .high = 1e300, .max_items = MOST_POINTS},
+    {"series", LHI_CUSTOM(lh_plan_curve), .read = read_series,
      .write = write_series, .table = &series_table},
     {"crossings", LHI_LIST(lh_plan_curve, crossings, n_crossings),
-     .of = LHI_F_REAL, .low = 1e-9, .high = 1e300, .longest = MOST_POINTS},
+     .item_type = LHI_FIELD_REAL, .low = 1e-9, .high = 1e300, .max_items = MOST_POINTS},
 };
-const lhi_table lhi_curve_table = {LHI_ROWS("curve", lh_plan_curve, curve_rows),
+const lhi_schema lhi_curve_table = {LHI_ROWS("curve", lh_plan_curve, curve_rows),
                                    .check = check_curve};

@@ -10,7 +10,7 @@
 
 static const lhi_node *node_of(const lhi_doc *doc, const char *key)
 {
-    return lhi_find(lhi_find(doc->root, "elastic"), key);
+    return lhi_node_find(lhi_node_find(doc->root, "elastic"), key);
 }
 
 static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
@@ -33,15 +33,15 @@ static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
 }
 
 /* Values derived from the operations of one kind. */
-typedef struct said {
+typedef struct explained_argument {
     double share;     /* of the last operation */
     uint32_t buckets; /* most of any; fewer if a group is short */
-} said;
+} operation_values;
 
 /* Derives the values of one operation kind. */
-static said said_of(const lh_pipeline *p, lh_dp_kind kind)
+static operation_values read_operation_values(const lh_pipeline *p, lh_dp_kind kind)
 {
-    said s = {0};
+    operation_values s = {0};
     for (uint32_t i = 0; i < p->n_dp_ops; i++) {
         const lh_dp_op *op = &p->dp_ops[i];
         if (op->kind != kind)
@@ -55,7 +55,7 @@ static said said_of(const lh_pipeline *p, lh_dp_kind kind)
 
 /* Without operations of that kind the pipeline has no share to compare. */
 static lh_status check_share(const lhi_doc *doc, const char *key, double has,
-                             const said *s, lh_error *err)
+                             const operation_values *s, lh_error *err)
 {
     if (!s->buckets || fabs(has - s->share) <= 1e-9)
         return LH_OK;
@@ -66,25 +66,25 @@ static lh_status check_share(const lhi_doc *doc, const char *key, double has,
 }
 
 static lh_status check_buckets(const lhi_doc *doc, const char *key,
-                               uint32_t has, const said *s, lh_error *err)
+                               uint32_t has, const operation_values *s, lh_error *err)
 {
     if (!s->buckets || has == s->buckets)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(node_of(doc, "buckets"), key), err,
+    return lhi_doc_fail(doc, lhi_node_find(node_of(doc, "buckets"), key), err,
                         LH_EINPUT,
                         "is %" PRIu32 ", but the plan's pipeline has %" PRIu32,
                         has, s->buckets);
 }
 
-lh_status lhi_elastic_ops_check(const lhi_doc *doc, const lh_plan *plan,
+lh_status lhi_check_elastic_operations(const lhi_doc *doc, const lh_plan *plan,
                                 lh_error *err)
 {
     const lh_plan_elastic *e = plan->best.elastic;
     const lh_pipeline *p = plan->pipeline;
     if (!e)
         return LH_OK;
-    const said scatter = said_of(p, LH_DP_RSG), forward = said_of(p, LH_DP_AGF),
-               backward = said_of(p, LH_DP_AGB);
+    const operation_values scatter = read_operation_values(p, LH_DP_RSG), forward = read_operation_values(p, LH_DP_AGF),
+               backward = read_operation_values(p, LH_DP_AGB);
     LHI_TRY(check_groups(doc, "enqueue", e->n_enqueue, e->enqueue, p->n_enqueue,
                          p->enqueue, err));
     LHI_TRY(check_groups(doc, "dequeue", e->n_dequeue, e->dequeue, p->n_dequeue,

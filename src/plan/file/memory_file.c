@@ -7,11 +7,11 @@
 
 #define PART(key, member)                                                      \
     {                                                                          \
-        key, LHI_WHOLE(lh_plan_memory, member), .most = INT64_MAX / 8          \
+        key, LHI_INTEGER(lh_plan_memory, member), .most = INT64_MAX / 8          \
     }
 
-static const lhi_field memory_rows[] = {
-    {"rank", LHI_WHOLE(lh_plan_memory, rank), .most = LH_MAX_DEVICES},
+static const lhi_schema_field memory_rows[] = {
+    {"rank", LHI_INTEGER(lh_plan_memory, rank), .most = LH_MAX_DEVICES},
     PART("parameters_bytes", parameters_bytes),
     PART("gradients_bytes", gradients_bytes),
     PART("optimizer_bytes", optimizer_bytes),
@@ -19,7 +19,7 @@ static const lhi_field memory_rows[] = {
     PART("buffers_bytes", buffers_bytes),
     PART("temporary_bytes", temporary_bytes),
 };
-const lhi_table lhi_memory_table = {
+const lhi_schema lhi_memory_table = {
     LHI_ROWS("memory of a rank", lh_plan_memory, memory_rows)};
 
 /* Checks that the parts add up to the memory computed from the rank's passes in
@@ -33,11 +33,11 @@ static lh_status check_rank(const lhi_doc *doc, const lhi_node *map,
                   m->temporary_bytes;
     int64_t throughout, most;
     if (m->rank != rank)
-        return lhi_doc_fail(doc, lhi_find(map, "rank"), err, LH_EINPUT,
+        return lhi_doc_fail(doc, lhi_node_find(map, "rank"), err, LH_EINPUT,
                             "is %" PRIu32 ", but the entry is of rank %" PRIu32,
                             m->rank, rank);
-    if (!lhi_rank_most(p->pipeline, p->schedule, rank, &throughout, &most))
-        return lhi_doc_fail(doc, lhi_find(doc->root, "schedule"), err,
+    if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, rank, &throughout, &most))
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "schedule"), err,
                             LH_EINPUT,
                             "device %" PRIu32 " has passes that the plan's "
                             "pipeline has not",
@@ -52,7 +52,7 @@ static lh_status check_rank(const lhi_doc *doc, const lhi_node *map,
 
 lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
 {
-    const lhi_node *list = lhi_find(doc->root, "memory");
+    const lhi_node *list = lhi_node_find(doc->root, "memory");
     const lhi_node *map = list ? list->first : NULL;
     if (p->n_ranks && p->n_ranks != p->best.layout.pipeline)
         return lhi_doc_fail(doc, list, err, LH_EINPUT,

@@ -18,7 +18,7 @@ static lhi_plan *own(void *owner)
 /* --- schedule --------------------------------------------------------------
  */
 
-static lh_status read_method(const lhi_reading *r, const lhi_node *node,
+static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
     lh_plan *p = owner;
@@ -54,7 +54,7 @@ static json_t *write_schedule_gap(const void *owner, const void *context)
     return json_real(lhi_choice_gap(&((const lh_plan *)owner)->best));
 }
 
-static lh_status read_rows(const lhi_reading *r, const lhi_node *node,
+static lh_status read_rows(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
     lhi_plan *plan = own(owner);
@@ -83,33 +83,33 @@ static bool agree(double said, double value)
 
 /* Checks the values derived from bound and makespan; older plans do not have
  * them. */
-static lh_status check_schedule(const lhi_reading *r, const lhi_node *map,
+static lh_status check_schedule(const lhi_read_context *r, const lhi_node *map,
                                 void *it, lh_error *err)
 {
     const lh_plan *p = it;
     double gap = lhi_choice_gap(&p->best), said = gap;
-    const lhi_node *status = lhi_find(map, "status");
-    const lhi_node *node = lhi_find(map, "gap");
+    const lhi_node *status = lhi_node_find(map, "status");
+    const lhi_node *node = lhi_node_find(map, "gap");
     uint32_t proof = gap > 0;
     if (status)
-        LHI_TRY(lhi_get_choice(r->doc, status, proofs, &proof, err));
+        LHI_TRY(lhi_node_get_choice(r->doc, status, proofs, &proof, err));
     if (node)
-        LHI_TRY(lhi_get_number(r->doc, node, 0, 1e300, &said, err));
+        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
     if (proof == (gap > 0) && agree(said, gap))
         return LH_OK;
     return lhi_doc_fail(r->doc, proof == (gap > 0) ? node : status, err,
                         LH_EINPUT, "is not what lower_bound_ns says");
 }
 
-static const lhi_field schedule_rows[] = {
-    {"method", LHI_OWN(lh_plan), .read = read_method, .write = write_method},
-    {"status", LHI_ALSO(lh_plan), .write = write_proof},
-    {"gap", LHI_ALSO(lh_plan), .write = write_schedule_gap},
-    {"rows", LHI_OWN(lh_plan), .read = read_rows, .write = write_rows},
-    {"link_orders", LHI_OWN(lh_plan), .write = write_link_orders,
-     .when = LHI_LEFT_OUT}, /* read with the rows */
+static const lhi_schema_field schedule_rows[] = {
+    {"method", LHI_CUSTOM(lh_plan), .read = read_method, .write = write_method},
+    {"status", LHI_DERIVED(lh_plan), .write = write_proof},
+    {"gap", LHI_DERIVED(lh_plan), .write = write_schedule_gap},
+    {"rows", LHI_CUSTOM(lh_plan), .read = read_rows, .write = write_rows},
+    {"link_orders", LHI_CUSTOM(lh_plan), .write = write_link_orders,
+     .when = LHI_OPTIONAL}, /* read with the rows */
 };
-static const lhi_table schedule_table = {
+static const lhi_schema schedule_table = {
     LHI_ROWS("schedule", lh_plan, schedule_rows), .check = check_schedule};
 
 /* --- search ----------------------------------------------------------------
@@ -134,18 +134,18 @@ static json_t *write_gpus(const void *owner, const void *context)
 }
 
 /* Reads a map whose keys are chosen by the search. */
-static lh_status read_pruned(const lhi_reading *r, const lhi_node *map,
+static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {
     lh_plan *p = owner;
     int64_t n;
-    LHI_TRY(lhi_want_map(r->doc, map, err));
+    LHI_TRY(lhi_node_check_map(r->doc, map, err));
     lh_plan_pruned *list = LHI_NEW(r->mem, lh_plan_pruned, map->n_items);
     if (!list)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = map->first; node; node = node->next) {
         lh_plan_pruned *one = &list[p->n_pruned++];
-        LHI_TRY(lhi_get_int(r->doc, node, 0, INT64_MAX, &n, err));
+        LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT64_MAX, &n, err));
         one->n = (uint64_t)n;
         one->bound = lhi_arena_strdup(r->mem, node->key);
         if (!one->bound)
@@ -170,29 +170,29 @@ static json_t *write_pruned(const void *owner, const void *context)
 }
 
 /* Checks the bound proven over all layouts; older plans do not have it. */
-static lh_status check_search(const lhi_reading *r, const lhi_node *map,
+static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
     const lh_plan *p = it;
-    const lhi_node *node = lhi_find(map, "gpus_used");
+    const lhi_node *node = lhi_node_find(map, "gpus_used");
     double said, gap = lh_plan_gap(p);
     uint32_t gpus;
     if (node)
-        LHI_TRY(lhi_get_u32(r->doc, node, 1, UINT32_MAX, &gpus, err));
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, UINT32_MAX, &gpus, err));
     if (node && gpus != lh_plan_gpus(p))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "is not what the layout takes");
-    if (!lhi_find(map, "lower_bound_ns"))
+    if (!lhi_node_find(map, "lower_bound_ns"))
         return LH_OK;
-    LHI_TRY(lhi_need(r->doc, map, "left", &node, err));
-    LHI_TRY(lhi_need(r->doc, map, "pruned", &node, err));
-    LHI_TRY(lhi_need(r->doc, map, "lower_bound_s", &node, err));
-    LHI_TRY(lhi_get_number(r->doc, node, 0, 1e300, &said, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "left", &node, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "pruned", &node, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "lower_bound_s", &node, err));
+    LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
     if (!agree(said, (double)p->search_bound_ns / 1e9))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "is not what lower_bound_ns says");
-    LHI_TRY(lhi_need(r->doc, map, "gap", &node, err));
-    LHI_TRY(lhi_get_number(r->doc, node, -1e300, 1e300, &said, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "gap", &node, err));
+    LHI_TRY(lhi_node_get_number(r->doc, node, -1e300, 1e300, &said, err));
     if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "is not what lower_bound_ns says");
@@ -201,52 +201,52 @@ static lh_status check_search(const lhi_reading *r, const lhi_node *map,
 
 #define COUNT(key, member)                                                     \
     {                                                                          \
-        key, LHI_WHOLE(lh_plan, member), .most = UINT32_MAX                    \
+        key, LHI_INTEGER(lh_plan, member), .most = UINT32_MAX                    \
     }
-#define IF_PROVEN LHI_UNLESS(lh_plan, search_bound_ns, 0)
+#define IF_PROVEN LHI_OMIT_IF(lh_plan, search_bound_ns, 0)
 
-static const lhi_field search_rows[] = {
+static const lhi_schema_field search_rows[] = {
     COUNT("layouts", n_layouts),
     COUNT("memory", n_memory),
     COUNT("bounded", n_bounded),
     COUNT("simulated", n_simulated),
     COUNT("unsupported", n_unsupported),
     COUNT("dropped", n_dropped),
-    {"lower_bound_s", LHI_ALSO(lh_plan), .write = write_bound, IF_PROVEN},
-    {"lower_bound_ns", LHI_WHOLE(lh_plan, search_bound_ns), .least = 1,
+    {"lower_bound_s", LHI_DERIVED(lh_plan), .write = write_bound, IF_PROVEN},
+    {"lower_bound_ns", LHI_INTEGER(lh_plan, search_bound_ns), .least = 1,
      .most = INT64_MAX, IF_PROVEN},
-    {"gap", LHI_ALSO(lh_plan), .write = write_gap, IF_PROVEN},
+    {"gap", LHI_DERIVED(lh_plan), .write = write_gap, IF_PROVEN},
     {"lower_bound_usd", LHI_NUMBER(lh_plan, search_bound_usd), .high = 1e300,
-     .when = LHI_LEFT_OUT},
-    {"left", LHI_WHOLE(lh_plan, n_left), .most = UINT32_MAX, IF_PROVEN},
-    {"elastic", LHI_WHOLE(lh_plan, n_elastic), .most = UINT32_MAX,
-     .when = LHI_LEFT_OUT},
-    {"elastic_left", LHI_WHOLE(lh_plan, n_elastic_left), .most = UINT32_MAX,
-     .when = LHI_LEFT_OUT},
-    {"gpus_used", LHI_ALSO(lh_plan), .write = write_gpus, IF_PROVEN},
-    {"beyond", LHI_TEXT(lh_plan, beyond), .when = LHI_LEFT_OUT},
-    {"pruned", LHI_OWN(lh_plan), .read = read_pruned, .write = write_pruned,
+     .when = LHI_OPTIONAL},
+    {"left", LHI_INTEGER(lh_plan, n_unexplored), .most = UINT32_MAX, IF_PROVEN},
+    {"elastic", LHI_INTEGER(lh_plan, n_elastic), .most = UINT32_MAX,
+     .when = LHI_OPTIONAL},
+    {"elastic_left", LHI_INTEGER(lh_plan, n_elastic_unexplored), .most = UINT32_MAX,
+     .when = LHI_OPTIONAL},
+    {"gpus_used", LHI_DERIVED(lh_plan), .write = write_gpus, IF_PROVEN},
+    {"beyond", LHI_STRING(lh_plan, outside_search_space), .when = LHI_OPTIONAL},
+    {"pruned", LHI_CUSTOM(lh_plan), .read = read_pruned, .write = write_pruned,
      IF_PROVEN},
 };
-static const lhi_table search_table = {LHI_ROWS("search", lh_plan, search_rows),
+static const lhi_schema search_table = {LHI_ROWS("search", lh_plan, search_rows),
                                        .check = check_search};
 
-static const lhi_field unmeasured_rows[] = {
-    {"entries", LHI_WHOLE(lh_plan_unmeasured, n_entries), .most = UINT32_MAX},
-    {"fastest", LHI_STRUCT_AT(lh_plan_unmeasured, fastest),
-     .table = &lhi_choice_table, .when = LHI_LEFT_OUT},
+static const lhi_schema_field unmeasured_rows[] = {
+    {"entries", LHI_INTEGER(lh_plan_unmeasured, n_entries), .most = UINT32_MAX},
+    {"fastest", LHI_STRUCT_POINTER(lh_plan_unmeasured, fastest),
+     .table = &lhi_choice_table, .when = LHI_OPTIONAL},
 };
-static const lhi_table unmeasured_table = {
+static const lhi_schema unmeasured_table = {
     LHI_ROWS("unmeasured", lh_plan_unmeasured, unmeasured_rows)};
 
 /* --- complete file ---------------------------------------------------------
  */
 
-static lh_status read_pipeline(const lhi_reading *r, const lhi_node *node,
+static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
     lhi_plan *plan = own(owner);
-    LHI_TRY(lhi_want_map(r->doc, node, err));
+    LHI_TRY(lhi_node_check_map(r->doc, node, err));
     LHI_TRY(lhi_pipeline_from_node(r->doc, node, &plan->pipeline, err));
     plan->plan.pipeline = plan->pipeline;
     return LH_OK;
@@ -268,56 +268,56 @@ static json_t *write_job(const void *owner, const void *context)
     return lhi_job_to_json(((const lh_plan *)owner)->job);
 }
 
-static const lhi_field plan_rows[] = {
-    {"longhaul", LHI_ALSO(lh_plan), .form = "plan/1"},
-    {"name", LHI_TEXT(lh_plan, name)},
-    {"version", LHI_TEXT(lh_plan, version)},
-    {"input_hash", LHI_TEXT(lh_plan, input_hash)},
-    {"cost_source", LHI_TEXT(lh_plan, cost_source)},
-    {NULL, LHI_SPREAD(lh_plan, best), .table = &lhi_choice_table},
-    {"schedule", LHI_PART(lh_plan), .table = &schedule_table},
-    {"pipeline", LHI_OWN(lh_plan), .read = read_pipeline,
+static const lhi_schema_field plan_rows[] = {
+    {"longhaul", LHI_DERIVED(lh_plan), .description = "plan/1"},
+    {"name", LHI_STRING(lh_plan, name)},
+    {"version", LHI_STRING(lh_plan, version)},
+    {"input_hash", LHI_STRING(lh_plan, input_hash)},
+    {"cost_source", LHI_STRING(lh_plan, cost_source)},
+    {NULL, LHI_INLINED(lh_plan, best), .table = &lhi_choice_table},
+    {"schedule", LHI_NESTED_MAP(lh_plan), .table = &schedule_table},
+    {"pipeline", LHI_CUSTOM(lh_plan), .read = read_pipeline,
      .write = write_pipeline},
-    {"search", LHI_PART(lh_plan), .table = &search_table},
-    {"account", LHI_STRUCT_AT(lh_plan, account), .table = &lhi_account_table,
-     .when = LHI_LEFT_OUT},
+    {"search", LHI_NESTED_MAP(lh_plan), .table = &search_table},
+    {"account", LHI_STRUCT_POINTER(lh_plan, breakdown), .table = &lhi_account_table,
+     .when = LHI_OPTIONAL},
     {"memory", LHI_LIST(lh_plan, rank_memory, n_ranks),
-     .table = &lhi_memory_table, .when = LHI_LEFT_OUT},
-    {"runners_up", LHI_LIST(lh_plan, runners, n_runners),
-     .table = &lhi_runner_table, .when = LHI_LEFT_OUT},
+     .table = &lhi_memory_table, .when = LHI_OPTIONAL},
+    {"runners_up", LHI_LIST(lh_plan, dimension_alternatives, n_dimension_alternatives),
+     .table = &lhi_runner_table, .when = LHI_OPTIONAL},
     {"curves", LHI_LIST(lh_plan, curves, n_curves), .table = &lhi_curve_table,
-     .when = LHI_LEFT_OUT},
+     .when = LHI_OPTIONAL},
     {"network", LHI_LIST(lh_plan, network, n_network),
-     .table = &lhi_link_advice_table, .when = LHI_LEFT_OUT},
+     .table = &lhi_link_advice_table, .when = LHI_OPTIONAL},
     {"network_iteration_s", LHI_SECONDS(lh_plan, network_ns), .high = 9e9,
-     .when = LHI_LEFT_OUT, .absent = -1},
+     .when = LHI_OPTIONAL, .absent = -1},
     {"network_now_iteration_s", LHI_SECONDS(lh_plan, network_now_ns),
-     .high = 9e9, .when = LHI_LEFT_OUT, .absent = -1},
-    {"robust", LHI_STRUCT_AT(lh_plan, robust), .table = &lhi_robust_table,
-     .when = LHI_LEFT_OUT},
+     .high = 9e9, .when = LHI_OPTIONAL, .absent = -1},
+    {"robust", LHI_STRUCT_POINTER(lh_plan, robust), .table = &lhi_robust_table,
+     .when = LHI_OPTIONAL},
     {"methods", LHI_LIST(lh_plan, methods, n_methods),
      .table = &lhi_choice_table},
     {"alternatives", LHI_LIST(lh_plan, alternatives, n_alternatives),
      .table = &lhi_choice_table},
-    {"objective", LHI_NAME(lh_plan, goal), .names = lhi_plan_goals,
-     .when = LHI_LEFT_OUT, .absent = LH_PLAN_FASTEST},
-    {"front", LHI_LIST(lh_plan, front, n_front), .table = &lhi_choice_table,
-     .longest = LHI_MOST_FRONT, .when = LHI_LEFT_OUT},
-    {"front_whole", LHI_BOOL(lh_plan, front_whole),
-     LHI_UNLESS(lh_plan, n_front, 0)},
-    {"front_slow", LHI_WHOLE(lh_plan, n_front_slow), .most = UINT32_MAX,
-     .when = LHI_LEFT_OUT},
+    {"objective", LHI_ENUM(lh_plan, objective), .names = lhi_plan_objective_names,
+     .when = LHI_OPTIONAL, .absent = LH_PLAN_FASTEST},
+    {"front", LHI_LIST(lh_plan, pareto_front, n_pareto), .table = &lhi_choice_table,
+     .max_items = LHI_MAX_PARETO_FRONT, .when = LHI_OPTIONAL},
+    {"front_whole", LHI_BOOL(lh_plan, pareto_complete),
+     LHI_OMIT_IF(lh_plan, n_pareto, 0)},
+    {"front_slow", LHI_INTEGER(lh_plan, n_pareto_slow), .most = UINT32_MAX,
+     .when = LHI_OPTIONAL},
     {"what_if", LHI_LIST(lh_plan, answers, n_answers),
-     .table = &lhi_answer_table, .when = LHI_LEFT_OUT},
-    {"sensitivity", LHI_STRUCT_AT(lh_plan, sensitivity),
-     .table = &lhi_sensitivity_table, .when = LHI_LEFT_OUT},
-    {"without_framework", LHI_STRUCT_AT(lh_plan, without_target),
-     .table = &lhi_choice_table, .when = LHI_LEFT_OUT},
-    {"unmeasured", LHI_STRUCT_AT(lh_plan, unmeasured),
-     .table = &unmeasured_table, .when = LHI_LEFT_OUT},
-    {"job", LHI_OWN(lh_plan), .write = write_job}, /* read first */
+     .table = &lhi_answer_table, .when = LHI_OPTIONAL},
+    {"sensitivity", LHI_STRUCT_POINTER(lh_plan, sensitivity),
+     .table = &lhi_sensitivity_table, .when = LHI_OPTIONAL},
+    {"without_framework", LHI_STRUCT_POINTER(lh_plan, unrestricted),
+     .table = &lhi_choice_table, .when = LHI_OPTIONAL},
+    {"unmeasured", LHI_STRUCT_POINTER(lh_plan, unmeasured),
+     .table = &unmeasured_table, .when = LHI_OPTIONAL},
+    {"job", LHI_CUSTOM(lh_plan), .write = write_job}, /* read first */
 };
-const lhi_table lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),
+const lhi_schema lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),
                                   .check = lhi_plan_check};
 
 /* --- texts -----------------------------------------------------------------
@@ -325,15 +325,15 @@ const lhi_table lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),
 
 static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
 {
-    const lhi_reading r = {
+    const lhi_read_context r = {
         .doc = doc, .mem = plan->mem, .context = &plan->plan};
     const lhi_node *job;
-    LHI_TRY(lhi_want_format(doc, "plan", 1, err));
-    LHI_TRY(lhi_need(doc, doc->root, "job", &job, err));
-    LHI_TRY(lhi_want_map(doc, job, err));
+    LHI_TRY(lhi_doc_check_format(doc, "plan", 1, err));
+    LHI_TRY(lhi_node_require(doc, doc->root, "job", &job, err));
+    LHI_TRY(lhi_node_check_map(doc, job, err));
     LHI_TRY(lhi_job_from_node(doc, job, NULL, &plan->job, err));
     plan->plan.job = plan->job; /* provides the datacenter names of layouts */
-    return lhi_fields_read(&r, doc->root, &lhi_plan_table, &plan->plan, err);
+    return lhi_schema_read(&r, doc->root, &lhi_plan_table, &plan->plan, err);
 }
 
 static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)
@@ -374,6 +374,6 @@ lh_status lh_plan_read(const char *path, lh_plan **out, lh_error *err)
 lh_status lh_plan_format(const lh_plan *plan, char **text, size_t *len,
                          lh_error *err)
 {
-    return lhi_json_text(lhi_fields_write(&lhi_plan_table, plan, plan), text,
+    return lhi_json_format(lhi_schema_write(&lhi_plan_table, plan, plan), text,
                          len, err);
 }

@@ -21,20 +21,20 @@
 
 #include <longhaul/plan.h>
 
-extern const lhi_table lhi_plan_table;
-extern const lhi_table lhi_choice_table;
-extern const lhi_table lhi_cost_table;   /* lh_plan_cost */
-extern const lhi_table lhi_jitter_table; /* lh_jitter_result */
-extern const lhi_table lhi_robust_table;
-extern const lhi_table lhi_account_table;
-extern const lhi_table lhi_memory_table;
-extern const lhi_table lhi_runner_table;
-extern const lhi_table lhi_curve_table;
-extern const lhi_table lhi_link_advice_table;
-extern const lhi_table lhi_answer_table;
-extern const lhi_table lhi_sensitivity_table;
+extern const lhi_schema lhi_plan_table;
+extern const lhi_schema lhi_choice_table;
+extern const lhi_schema lhi_cost_table;   /* lh_plan_cost */
+extern const lhi_schema lhi_jitter_table; /* lh_jitter_result */
+extern const lhi_schema lhi_robust_table;
+extern const lhi_schema lhi_account_table;
+extern const lhi_schema lhi_memory_table;
+extern const lhi_schema lhi_runner_table;
+extern const lhi_schema lhi_curve_table;
+extern const lhi_schema lhi_link_advice_table;
+extern const lhi_schema lhi_answer_table;
+extern const lhi_schema lhi_sensitivity_table;
 
-extern const char *const lhi_plan_goals[]; /* in the order of lh_plan_goal */
+extern const char *const lhi_plan_objective_names[]; /* in the order of lh_plan_objective */
 
 /* Checks that a choice contradicts neither the job nor itself. `map` is its
  * node in the file; `mem` is scratch. */
@@ -42,18 +42,18 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
                            const lhi_node *map, const lh_choice *choice,
                            lhi_arena *mem, lh_error *err);
 /* Checks the plan as a whole; the check function of its table. */
-lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
+lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map, void *it,
                          lh_error *err);
 
 /* Checks the plan's own choice against its pipeline and schedule, whose sizes
  * must agree. Calls the two checks below. */
-lh_status lhi_built_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
+lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 /* Checks an elastic plan's groups, shares and buckets against its pipeline's
  * operations. */
-lh_status lhi_elastic_ops_check(const lhi_doc *doc, const lh_plan *plan,
+lh_status lhi_check_elastic_operations(const lhi_doc *doc, const lh_plan *plan,
                                 lh_error *err);
 /* Checks the pipeline against one built again from the choice. */
-lh_status lhi_rebuilt_check(const lhi_doc *doc, const lh_plan *p,
+lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
                             lh_error *err);
 
 /* Checks the plan's `memory`: every rank occurs once, and the parts add up to
@@ -62,7 +62,7 @@ lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
 /* Returns how much longer an iteration takes with the plan than with the best
  * one, as a share; or how much more it costs, if the plan is the cheapest. */
-double lhi_keeping(const lh_plan *plan, const lh_plan_answer *answer);
+double lhi_compute_keeping_loss(const lh_plan *plan, const lh_plan_whatif_answer *answer);
 /* Returns the job's value for a range's links, in ms or Gb/s. False: the links
  * have different values. */
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,

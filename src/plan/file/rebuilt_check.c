@@ -25,13 +25,13 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
                   has->memory_limit_bytes != want.memory_limit_bytes))
         lhi_choice_memory_within(&want, p->pipeline, p->schedule, built);
     if (has->memory_limit_bytes != want.memory_limit_bytes)
-        return lhi_doc_fail(doc, lhi_find(doc->root, "memory_limit_bytes"), err,
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "memory_limit_bytes"), err,
                             LH_EINPUT,
                             "is %" PRId64 ", but the device with the least "
                             "room left may hold %" PRId64,
                             has->memory_limit_bytes, want.memory_limit_bytes);
     if (has->peak_memory_bytes != want.peak_memory_bytes)
-        return lhi_doc_fail(doc, lhi_find(doc->root, "peak_memory_bytes"), err,
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "peak_memory_bytes"), err,
                             LH_EINPUT,
                             "is %" PRId64 ", but the device with the least "
                             "room left holds %" PRId64 " at most",
@@ -43,11 +43,11 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
  */
 
 /* How well two pipelines match. */
-typedef enum likeness {
-    UNLIKE,
+typedef enum similarity {
+    DIFFERENT,
     SAME_MEMORY,
     SAME, /* times as well */
-} likeness;
+} similarity;
 
 /* Compares the data-parallel operations. */
 static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
@@ -64,16 +64,16 @@ static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
 }
 
 /* Compares D + W as a sum, because joined passes have no separate values. */
-static likeness compare(const lh_pipeline *a, const lh_pipeline *b)
+static similarity compare(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_chunks != b->n_chunks)
-        return UNLIKE;
+        return DIFFERENT;
     bool times = same_ops(a, b);
     for (uint32_t c = 0; c < a->n_chunks; c++) {
         const lh_chunk *x = &a->chunks[c], *y = &b->chunks[c];
         if (x->mem_static != y->mem_static || x->mem_f != y->mem_f ||
             x->mem_d + x->mem_w != y->mem_d + y->mem_w)
-            return UNLIKE;
+            return DIFFERENT;
         times = times && x->f_ns == y->f_ns &&
                 x->d_ns + x->w_ns == y->d_ns + y->w_ns &&
                 x->all_gather_ns == y->all_gather_ns &&
@@ -83,30 +83,30 @@ static likeness compare(const lh_pipeline *a, const lh_pipeline *b)
 }
 
 /* Searches for a configuration that matches better than `like`. */
-typedef struct finder {
+typedef struct timeline_index {
     const lhi_doc *doc;
     const lh_plan *plan;
     lhi_config has, best;
-    likeness like; /* match of the best configuration */
+    similarity like; /* match of the best configuration */
     lhi_arena *mem;
-} finder;
+} edit_search;
 
 /* Builds a configuration's pipeline. */
 static lh_status build(const lh_plan *p, const lhi_config *config,
-                       lhi_built *out, lh_error *err)
+                       lhi_built_layout *out, lh_error *err)
 {
     return config->elastic ? lhi_elastic_rebuild(p->job, config, out, err)
                            : lhi_layout_build(p->job, config, out, err);
 }
 
 /* A configuration that cannot be built cannot be the plan's. */
-static lh_status try_config(finder *f, const lhi_config *config, lh_error *err)
+static lh_status try_config(edit_search *f, const lhi_config *config, lh_error *err)
 {
-    lhi_built built;
+    lhi_built_layout built;
     lh_error why = {0};
     lh_status status = build(f->plan, config, &built, &why);
     if (status == LH_OK) {
-        likeness now = compare(f->plan->pipeline, built.pipeline);
+        similarity now = compare(f->plan->pipeline, built.pipeline);
         lh_pipeline_free(built.pipeline);
         if (now > f->like) {
             f->like = now;
@@ -114,7 +114,7 @@ static lh_status try_config(finder *f, const lhi_config *config, lh_error *err)
         }
         return LH_OK;
     }
-    if (lhi_layout_refused(status))
+    if (lhi_layout_is_infeasible(status))
         return LH_OK;
     if (err)
         *err = why;
@@ -125,7 +125,7 @@ static lh_status try_config(finder *f, const lhi_config *config, lh_error *err)
  */
 
 /* Tries other recomputation, ZeRO stages and sharding. */
-static lh_status try_states(finder *f, lh_error *err)
+static lh_status try_states(edit_search *f, lh_error *err)
 {
     const lh_training *t = &f->plan->job->training;
     bool given = f->has.layout.sharding != LH_SHARDING_ANY;
@@ -148,13 +148,13 @@ static lh_status try_states(finder *f, lh_error *err)
 }
 
 /* Checks whether a value is open in the job or equal. */
-static bool job_has(uint32_t asked, uint32_t value)
+static bool job_allows(uint32_t asked, uint32_t value)
 {
     return !asked || asked == value;
 }
 
 /* Tries other degrees with the same GPU and microbatch counts. */
-static lh_status try_degrees(finder *f, lh_error *err)
+static lh_status try_degrees(edit_search *f, lh_error *err)
 {
     const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
     const uint64_t group = (uint64_t)l->tensor * l->context * l->data;
@@ -171,10 +171,10 @@ static lh_status try_degrees(finder *f, lh_error *err)
             config.layout.micro_batch = (uint32_t)(together / data);
             config.layout.tensor = tensor;
             config.layout.context = (uint32_t)(rest / tensor);
-            if (job_has(asked->data, config.layout.data) &&
-                job_has(asked->micro_batch, config.layout.micro_batch) &&
-                job_has(asked->tensor, config.layout.tensor) &&
-                job_has(asked->context, config.layout.context))
+            if (job_allows(asked->data, config.layout.data) &&
+                job_allows(asked->micro_batch, config.layout.micro_batch) &&
+                job_allows(asked->tensor, config.layout.tensor) &&
+                job_allows(asked->context, config.layout.context))
                 LHI_TRY(try_config(f, &config, err));
         }
     }
@@ -182,13 +182,13 @@ static lh_status try_degrees(finder *f, lh_error *err)
 }
 
 /* Tries other expert degrees. */
-static lh_status try_experts(finder *f, lh_error *err)
+static lh_status try_experts(edit_search *f, lh_error *err)
 {
     uint32_t experts = f->plan->job->model->experts;
     for (uint32_t n = 1; n <= experts; n++) {
         lhi_config config = f->has;
         config.layout.expert = n;
-        if (experts % n == 0 && job_has(f->plan->job->layout.expert, n))
+        if (experts % n == 0 && job_allows(f->plan->job->layout.expert, n))
             LHI_TRY(try_config(f, &config, err));
     }
     return LH_OK;
@@ -196,7 +196,7 @@ static lh_status try_experts(finder *f, lh_error *err)
 
 /* Guesses each chunk's layers from its forward time; one layer counts as in the
  * middle chunk. Returns false if they equal the plan's. */
-static bool guess_layers(const finder *f, const lh_pipeline *built,
+static bool guess_layers(const edit_search *f, const lh_pipeline *built,
                          uint32_t *layers)
 {
     uint32_t first, n, all = f->plan->job->model->layers, sum = 0;
@@ -219,17 +219,17 @@ static bool guess_layers(const finder *f, const lh_pipeline *built,
 }
 
 /* Tries the guessed layers. */
-static lh_status try_layers(finder *f, lh_error *err)
+static lh_status try_layers(edit_search *f, lh_error *err)
 {
     uint32_t *layers =
         LHI_NEW(f->mem, uint32_t, lh_pipeline_n_chunks(f->plan->pipeline));
     lhi_config config = f->has;
-    lhi_built built;
+    lhi_built_layout built;
     lh_error why = {0};
     if (!layers)
         return lhi_fail_nomem(err);
     lh_status status = build(f->plan, &config, &built, &why);
-    if (lhi_layout_refused(status))
+    if (lhi_layout_is_infeasible(status))
         return LH_OK;
     if (status != LH_OK) {
         if (err)
@@ -247,7 +247,7 @@ static lh_status try_layers(finder *f, lh_error *err)
  */
 
 /* Reports a wrong word and the one that fits. */
-static lh_status refuse_word(const finder *f, const lhi_node *at,
+static lh_status report_word(const edit_search *f, const lhi_node *at,
                              const char *said, const char *fit, const char *of,
                              lh_error *err)
 {
@@ -258,28 +258,28 @@ static lh_status refuse_word(const finder *f, const lhi_node *at,
 }
 
 /* Reports the recomputation, ZeRO stage or sharding that differs. */
-static lh_status refuse_state(const finder *f, lh_error *err)
+static lh_status report_state(const edit_search *f, lh_error *err)
 {
     char is[16], was[16];
     const lhi_config *has = &f->has, *fits = &f->best;
     const lhi_node *root = f->doc->root;
     if (has->recompute != fits->recompute)
-        return refuse_word(
-            f, lhi_find(root, "recompute"), lh_recompute_name(has->recompute),
+        return report_word(
+            f, lhi_node_find(root, "recompute"), lh_recompute_name(has->recompute),
             lh_recompute_name(fits->recompute), "training.recompute", err);
     if (has->layout.sharding != fits->layout.sharding)
-        return refuse_word(f, lhi_find(lhi_find(root, "layout"), "sharding"),
+        return report_word(f, lhi_node_find(lhi_node_find(root, "layout"), "sharding"),
                            lh_sharding_name(has->layout.sharding),
                            lh_sharding_name(fits->layout.sharding),
                            "layout.sharding", err);
     snprintf(is, sizeof is, "%" PRIu32, has->zero);
     snprintf(was, sizeof was, "%" PRIu32, fits->zero);
-    return refuse_word(f, lhi_find(root, "zero"), is, was, "training.zero",
+    return report_word(f, lhi_node_find(root, "zero"), is, was, "training.zero",
                        err);
 }
 
 /* Reports the first degree that differs. */
-static lh_status refuse_degree(const finder *f, bool *refused, lh_error *err)
+static lh_status report_degree(const edit_search *f, bool *refused, lh_error *err)
 {
     const lh_layout *has = &f->has.layout, *fits = &f->best.layout;
     const struct {
@@ -293,7 +293,7 @@ static lh_status refuse_degree(const finder *f, bool *refused, lh_error *err)
         {"micro_batch", "layout.micro_batch", has->micro_batch,
          fits->micro_batch},
     };
-    const lhi_node *map = lhi_find(f->doc->root, "layout");
+    const lhi_node *map = lhi_node_find(f->doc->root, "layout");
     *refused = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char is[16], was[16];
@@ -302,23 +302,23 @@ static lh_status refuse_degree(const finder *f, bool *refused, lh_error *err)
         *refused = true;
         snprintf(is, sizeof is, "%" PRIu32, rows[i].has);
         snprintf(was, sizeof was, "%" PRIu32, rows[i].fits);
-        return refuse_word(f, lhi_find(map, rows[i].key), is, was, rows[i].of,
+        return report_word(f, lhi_node_find(map, rows[i].key), is, was, rows[i].of,
                            err);
     }
     return LH_OK;
 }
 
 /* Reports the first chunk with other layers. */
-static lh_status refuse_layers(const finder *f, lh_error *err)
+static lh_status report_layers(const edit_search *f, lh_error *err)
 {
     uint32_t first, has = 0, fits = 0, c = 0;
     uint32_t all = f->plan->job->model->layers;
-    const lhi_node *at = lhi_find(f->doc->root, "chunk_layers");
+    const lhi_node *at = lhi_node_find(f->doc->root, "chunk_layers");
     for (; c < f->plan->pipeline->n_chunks && has == fits; c++) {
         lhi_config_layers(all, &f->has, c, &first, &has);
         lhi_config_layers(all, &f->best, c, &first, &fits);
     }
-    return lhi_doc_fail(f->doc, at ? at : lhi_find(f->doc->root, "layout"), err,
+    return lhi_doc_fail(f->doc, at ? at : lhi_node_find(f->doc->root, "layout"), err,
                         LH_EINPUT,
                         "chunk %" PRIu32 " has %" PRIu32 " layers%s, but "
                         "%" PRIu32 " in the plan's pipeline; to have others, "
@@ -327,21 +327,21 @@ static lh_status refuse_layers(const finder *f, lh_error *err)
 }
 
 /* Reports the edit that was found. */
-static lh_status refuse_found(const finder *f, lh_error *err)
+static lh_status report_edit(const edit_search *f, lh_error *err)
 {
     bool refused;
-    LHI_TRY(refuse_degree(f, &refused, err));
+    LHI_TRY(report_degree(f, &refused, err));
     if (f->has.layers != f->best.layers)
-        return refuse_layers(f, err);
-    return refuse_state(f, err);
+        return report_layers(f, err);
+    return report_state(f, err);
 }
 
 /* Searches for other degrees, layers, recomputation, ZeRO stage or sharding
  * that match the plan's pipeline better: evidence of an edit. If there are
  * none, as for plans from versions with other costs, the file is accepted. */
-static lh_status find_edit(finder *f, lh_error *err)
+static lh_status find_edit(edit_search *f, lh_error *err)
 {
-    likeness before = f->like;
+    similarity before = f->like;
     LHI_TRY(try_states(f, err));
     if (f->like == before)
         LHI_TRY(try_degrees(f, err));
@@ -349,7 +349,7 @@ static lh_status find_edit(finder *f, lh_error *err)
         LHI_TRY(try_experts(f, err));
     if (f->like == before)
         LHI_TRY(try_layers(f, err));
-    return f->like == before ? LH_OK : refuse_found(f, err);
+    return f->like == before ? LH_OK : report_edit(f, err);
 }
 
 /* Checks the elastic plan's pipeline; only if its forward times equal this
@@ -366,7 +366,7 @@ static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
                      x->d_ns + x->w_ns != y->d_ns + y->w_ns;
     }
     const char *key = recomputed ? "recomputed" : "gradients";
-    return lhi_doc_fail(doc, lhi_find(lhi_find(doc->root, "elastic"), key), err,
+    return lhi_doc_fail(doc, lhi_node_find(lhi_node_find(doc->root, "elastic"), key), err,
                         LH_EINPUT,
                         "is%s not what the plan's pipeline was built with: the "
                         "file was edited, or another version made it; plan "
@@ -380,18 +380,18 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
 {
     if (strcmp(p->cost_source, want) == 0)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_find(doc->root, "cost_source"), err, LH_EINPUT,
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err, LH_EINPUT,
                         "is '%.60s', but times of the plan's pipeline are "
                         "from '%s'",
                         p->cost_source, want);
 }
 
 /* Checks that the rebuilt pipeline matches; else searches for an edit. */
-static lh_status check_likeness(const lhi_doc *doc, const lh_plan *p,
+static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
                                 const lhi_config *config,
-                                const lhi_built *built, lh_error *err)
+                                const lhi_built_layout *built, lh_error *err)
 {
-    finder f = {.doc = doc, .plan = p, .has = *config, .best = *config};
+    edit_search f = {.doc = doc, .plan = p, .has = *config, .best = *config};
     if (built->pipeline)
         f.like = compare(p->pipeline, built->pipeline);
     if (f.like == SAME)
@@ -413,19 +413,19 @@ static lh_status check_operations(const lhi_doc *doc, lh_status status,
     if (status != LH_EINPUT)
         return LH_OK;
     return lhi_doc_fail(doc,
-                        lhi_find(lhi_find(doc->root, "elastic"), "recomputed"),
+                        lhi_node_find(lhi_node_find(doc->root, "elastic"), "recomputed"),
                         err, LH_EINPUT, "%s", why->text);
 }
 
-lh_status lhi_rebuilt_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p, lh_error *err)
 {
-    const lhi_config config = lhi_config_of(&p->best);
-    lhi_built built = {0};
+    const lhi_config config = lhi_config_from_choice(&p->best);
+    lhi_built_layout built = {0};
     lh_error why = {0};
     lh_status status = build(p, &config, &built, &why);
     if (status != LH_OK)
         built.pipeline = NULL;
-    if (status != LH_OK && !lhi_layout_refused(status)) {
+    if (status != LH_OK && !lhi_layout_is_infeasible(status)) {
         if (err)
             *err = why;
         return status;
@@ -434,7 +434,7 @@ lh_status lhi_rebuilt_check(const lhi_doc *doc, const lh_plan *p, lh_error *err)
         LHI_TRY(check_operations(doc, status, &why, err));
     status = check_peak(doc, p, built.pipeline, err);
     if (status == LH_OK)
-        status = check_likeness(doc, p, &config, &built, err);
+        status = check_similarity(doc, p, &config, &built, err);
     lh_pipeline_free(built.pipeline);
     return status;
 }

@@ -9,7 +9,7 @@
 
 /* ---- layers ---- */
 
-bool lhi_layers_alike(const lh_model *model, uint32_t a, uint32_t b)
+bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 {
     return lh_model_layer_is_moe(model, a) == lh_model_layer_is_moe(model, b) &&
            lh_model_layer_window(model, a) == lh_model_layer_window(model, b);
@@ -28,7 +28,7 @@ static bool same_group(const lh_site_group *a, const lh_site_group *b)
     return true;
 }
 
-bool lhi_sites_same(const lh_sites *a, const lh_sites *b)
+bool lhi_sites_are_equal(const lh_sites *a, const lh_sites *b)
 {
     if (!a || !b || a->n_groups != b->n_groups)
         return !a && !b;
@@ -38,7 +38,7 @@ bool lhi_sites_same(const lh_sites *a, const lh_sites *b)
     return true;
 }
 
-bool lhi_degrees_same(const lh_layout *a, const lh_layout *b)
+bool lhi_degrees_are_equal(const lh_layout *a, const lh_layout *b)
 {
     return a->tensor == b->tensor && a->context == b->context &&
            a->expert == b->expert &&
@@ -47,28 +47,28 @@ bool lhi_degrees_same(const lh_layout *a, const lh_layout *b)
            a->micro_batch == b->micro_batch;
 }
 
-bool lhi_config_same(const lhi_config *a, const lhi_config *b)
+bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
-    return lhi_degrees_same(x, y) &&
+    return lhi_degrees_are_equal(x, y) &&
            x->chunks_per_device == y->chunks_per_device &&
            x->outermost == y->outermost && x->sharding == y->sharding &&
            a->placement == b->placement && a->recompute == b->recompute &&
-           a->zero == b->zero && lhi_sites_same(x->sites, y->sites);
+           a->zero == b->zero && lhi_sites_are_equal(x->sites, y->sites);
 }
 
-bool lhi_choice_same(const lh_choice *a, const lh_choice *b)
+bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b)
 {
-    lhi_config x = lhi_config_of(a), y = lhi_config_of(b);
-    return lhi_config_same(&x, &y);
+    lhi_config x = lhi_config_from_choice(a), y = lhi_config_from_choice(b);
+    return lhi_configs_are_equal(&x, &y);
 }
 
-bool lhi_choice_same_pipeline(const lh_choice *a, const lh_choice *b)
+bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b)
 {
     const uint32_t *x = a->chunk_layers, *y = b->chunk_layers;
     const lh_layout *l = &a->layout;
     size_t n = (size_t)l->pipeline * l->chunks_per_device;
-    if (!lhi_choice_same(a, b))
+    if (!lhi_choices_are_equal(a, b))
         return false;
     return x == y || (x && y && memcmp(x, y, n * sizeof *x) == 0);
 }
@@ -77,7 +77,7 @@ bool lhi_choice_same_pipeline(const lh_choice *a, const lh_choice *b)
 
 static bool same_network(const lh_network *a, const lh_network *b)
 {
-    return lhi_same(a->bytes_per_s, b->bytes_per_s) &&
+    return lhi_equals_exactly(a->bytes_per_s, b->bytes_per_s) &&
            a->latency_ns == b->latency_ns;
 }
 
@@ -86,12 +86,12 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
     const char *p = a->preset ? a->preset : "";
     const char *q = b->preset ? b->preset : "";
     return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
-           lhi_same(a->flops_per_s, b->flops_per_s) &&
-           lhi_same(a->fp8_tflops, b->fp8_tflops) &&
+           lhi_equals_exactly(a->flops_per_s, b->flops_per_s) &&
+           lhi_equals_exactly(a->fp8_tflops, b->fp8_tflops) &&
            a->memory_bytes == b->memory_bytes &&
            lh_gpu_usable_bytes(a) == lh_gpu_usable_bytes(b) &&
-           lhi_same(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
-           lhi_same(a->efficiency, b->efficiency);
+           lhi_equals_exactly(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
+           lhi_equals_exactly(a->efficiency, b->efficiency);
 }
 
 static bool same_profile_link(const lh_profile_link *a,
@@ -100,7 +100,7 @@ static bool same_profile_link(const lh_profile_link *a,
     if (!a || !b)
         return a == b;
     return a->alpha_ns == b->alpha_ns &&
-           lhi_same(a->beta_ns_per_byte, b->beta_ns_per_byte);
+           lhi_equals_exactly(a->beta_ns_per_byte, b->beta_ns_per_byte);
 }
 
 /* Compares the inside of two datacenters: GPUs, nodes, networks and profile. */
@@ -115,7 +115,7 @@ static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
     return true;
 }
 
-bool lhi_datacenter_same(const lh_job *job, uint32_t a, uint32_t b)
+bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b)
 {
     const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
     return x->gpus_per_node == y->gpus_per_node && same_gpu(&x->gpu, &y->gpu) &&
@@ -129,21 +129,21 @@ static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
            a->recovery == b->recovery && a->queue_pairs == b->queue_pairs &&
            a->paths == b->paths && a->fec_data == b->fec_data &&
            a->fec_parity == b->fec_parity &&
-           lhi_same(a->window_bytes, b->window_bytes) &&
-           lhi_same(a->queue_bytes, b->queue_bytes);
+           lhi_equals_exactly(a->window_bytes, b->window_bytes) &&
+           lhi_equals_exactly(a->queue_bytes, b->queue_bytes);
 }
 
-bool lhi_wan_same(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
                   uint32_t y)
 {
     size_t n = job->n_datacenters;
     const lh_wan *p = &job->wans[a * n + b], *q = &job->wans[x * n + y];
-    return lhi_same(p->bytes_per_s, q->bytes_per_s) &&
-           p->latency_ns == q->latency_ns && lhi_same(p->loss, q->loss) &&
-           lhi_same(p->oversubscription, q->oversubscription) &&
-           lhi_same(p->usd_per_gb, q->usd_per_gb) &&
+    return lhi_equals_exactly(p->bytes_per_s, q->bytes_per_s) &&
+           p->latency_ns == q->latency_ns && lhi_equals_exactly(p->loss, q->loss) &&
+           lhi_equals_exactly(p->oversubscription, q->oversubscription) &&
+           lhi_equals_exactly(p->usd_per_gb, q->usd_per_gb) &&
            same_setting(&p->setting, &q->setting) &&
-           lhi_zones_of_one(job, a, b) == lhi_zones_of_one(job, x, y) &&
+           lhi_are_zones_of_same_datacenter(job, a, b) == lhi_are_zones_of_same_datacenter(job, x, y) &&
            same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
                              lhi_profile_link(job, LH_PATH_WAN, x, y));
 }

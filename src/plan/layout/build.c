@@ -19,25 +19,25 @@
 typedef struct builder {
     const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
-    lhi_known *known; /* NULL: no cache */
+    lhi_build_cache *known; /* NULL: no cache */
     lhi_arena *mem;
-    lhi_places places;
+    lhi_layout_placement places;
     lh_chunk *chunks;
     uint32_t n_chunks, n_links;
     lh_link *links;
     uint32_t *last_link, *link_before; /* per device, per link: see add_hop() */
     uint32_t *shared;      /* per datacenter pair: see share_links() */
     const char **dp_links; /* per device; NULL: sends nothing */
-    lhi_busiest busiest;
+    lhi_ecmp_cache busiest;
     lh_cost last; /* cost of chunk `last_chunk`, if that is above 0 */
     uint32_t last_chunk;
     int64_t late_ns; /* late part of reductions, beyond the chunk latencies */
     int64_t *optimizer_ns, *workspace, *buffers; /* per device */
     lh_plan_memory *parts; /* per device; NULL: not required */
-    lhi_built *built;
+    lhi_built_layout *built;
 } builder;
 
-static const lhi_rank_place *rank_of(const builder *b, uint32_t group,
+static const lhi_rank_location *rank_of(const builder *b, uint32_t group,
                                      uint32_t stage)
 {
     size_t P = b->config->layout.pipeline;
@@ -45,7 +45,7 @@ static const lhi_rank_place *rank_of(const builder *b, uint32_t group,
 }
 
 /* Takes the slower time of each pass. */
-static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
+static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
     if (other->total_ns > pass->total_ns)
         *pass = *other;
@@ -75,77 +75,77 @@ static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
 /* Merges the cost in another datacenter. Replicas in different datacenters wait
  * for each other: each pass takes the slowest replica's time, and memory is
  * that of the fullest. */
-static void take_worst(lh_cost *cost, const lh_cost *here)
+static void merge_worst(lh_cost *cost, const lh_cost *here)
 {
-    int64_t state = lhi_most(state_bytes(cost), state_bytes(here));
+    int64_t state = lhi_max_int64(state_bytes(cost), state_bytes(here));
     if (state > state_bytes(cost)) {
         cost->weight_bytes = here->weight_bytes;
         cost->gradient_bytes = here->gradient_bytes;
         cost->optimizer_bytes = here->optimizer_bytes;
     }
-    slower(&cost->f, &here->f);
-    slower(&cost->d, &here->d);
-    slower(&cost->w, &here->w);
-    cost->optimizer_ns = lhi_most(cost->optimizer_ns, here->optimizer_ns);
+    take_slower(&cost->f, &here->f);
+    take_slower(&cost->d, &here->d);
+    take_slower(&cost->w, &here->w);
+    cost->optimizer_ns = lhi_max_int64(cost->optimizer_ns, here->optimizer_ns);
     cost->activation_bytes =
-        lhi_most(cost->activation_bytes, here->activation_bytes);
+        lhi_max_int64(cost->activation_bytes, here->activation_bytes);
     cost->weight_input_bytes =
-        lhi_most(cost->weight_input_bytes, here->weight_input_bytes);
+        lhi_max_int64(cost->weight_input_bytes, here->weight_input_bytes);
     cost->workspace_bytes =
-        lhi_most(cost->workspace_bytes, here->workspace_bytes);
-    cost->buffer_bytes = lhi_most(cost->buffer_bytes, here->buffer_bytes);
+        lhi_max_int64(cost->workspace_bytes, here->workspace_bytes);
+    cost->buffer_bytes = lhi_max_int64(cost->buffer_bytes, here->buffer_bytes);
     cost->static_bytes = state + cost->workspace_bytes + cost->buffer_bytes;
-    cost->offload_bytes = lhi_most(cost->offload_bytes, here->offload_bytes);
-    cost->offload_ns = lhi_most(cost->offload_ns, here->offload_ns);
-    cost->all_gather_ns = lhi_most(cost->all_gather_ns, here->all_gather_ns);
+    cost->offload_bytes = lhi_max_int64(cost->offload_bytes, here->offload_bytes);
+    cost->offload_ns = lhi_max_int64(cost->offload_ns, here->offload_ns);
+    cost->all_gather_ns = lhi_max_int64(cost->all_gather_ns, here->all_gather_ns);
     cost->reduce_scatter_ns =
-        lhi_most(cost->reduce_scatter_ns, here->reduce_scatter_ns);
+        lhi_max_int64(cost->reduce_scatter_ns, here->reduce_scatter_ns);
     cost->data_latency_ns =
-        lhi_most(cost->data_latency_ns, here->data_latency_ns);
-    cost->data_late_ns = lhi_most(cost->data_late_ns, here->data_late_ns);
+        lhi_max_int64(cost->data_latency_ns, here->data_latency_ns);
+    cost->reduce_extra_latency_ns = lhi_max_int64(cost->reduce_extra_latency_ns, here->reduce_extra_latency_ns);
     cost->time_source = join_sources(cost->time_source, here->time_source);
 }
 
 /* Computes a slice's cost over the datacenters with its replicas; skips
  * equivalent ones. */
-static lh_status cost_slice(builder *b, const lhi_spread *spread,
-                            lh_cost_slice slice, lh_cost *cost, lh_error *err)
+static lh_status cost_slice(builder *b, const lhi_stage_placement *spread,
+                            lh_cost_layer_range slice, lh_cost *cost, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         lh_cost here;
-        if (lhi_spread_repeats(b->job, &b->config->layout, spread, i))
+        if (lhi_stage_placement_repeats(b->job, &b->config->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_chunk_cost_among(b->job, &b->config->layout, &slice,
+        LHI_TRY(lhi_chunk_cost_in_sequence(b->job, &b->config->layout, &slice,
                                      &options, &b->busiest, &here, err));
         if (i == 0)
             *cost = here;
         else
-            take_worst(cost, &here);
+            merge_worst(cost, &here);
     }
     return LH_OK;
 }
 
-lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
-                               const lhi_spread *spread, uint32_t chunk)
+lh_cost_layer_range lhi_config_slice(const lh_job *job, const lhi_config *config,
+                               const lhi_stage_placement *spread, uint32_t chunk)
 {
     const lh_layout *l = &config->layout;
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
-    lh_cost_slice slice = {
+    lh_cost_layer_range slice = {
         .embedding = chunk == 0,
         .head = chunk + 1 == n_chunks,
         .chunk = chunk,
-        .of = n_chunks,
+        .n_chunks = n_chunks,
         .n_sites = spread->n_sites,
         .sites = spread->sites,
-        .sharing = spread->sharing,
+        .n_sharing_ranks = spread->sharing,
     };
     if (slice.head)
-        slice.mtp = lhi_mtp_of_head(job);
+        slice.mtp = lhi_mtp_is_with_head(job);
     else if (chunk && chunk == job->layout.mtp_chunk)
-        slice.mtp = LH_MTP_HERE;
+        slice.mtp = LH_MTP_IN_RANGE;
     lhi_config_layers(job->model->layers, config, chunk, &slice.first_layer,
                       &slice.n_layers);
     return slice;
@@ -162,8 +162,8 @@ static bool has_chunk_times(const lh_profile *profile)
 /* Checks whether the layers before and after two slices are equivalent. With
  * one pipeline rank, the cost of ZeRO 2 and 3 depends on them
  * (model/data_passes.c). */
-static bool same_beside(const builder *b, const lh_cost_slice *x,
-                        const lh_cost_slice *y)
+static bool have_equivalent_neighbours(const builder *b, const lh_cost_layer_range *x,
+                        const lh_cost_layer_range *y)
 {
     const lh_model *m = b->job->model;
     const uint32_t end_x = x->first_layer + x->n_layers;
@@ -171,55 +171,55 @@ static bool same_beside(const builder *b, const lh_cost_slice *x,
     return b->job->training.zero < 2 ||
            (x->first_layer > 0 && y->first_layer > 0 && end_x < m->layers &&
             end_y < m->layers &&
-            lhi_layers_alike(m, x->first_layer - 1, y->first_layer - 1) &&
-            lhi_layers_alike(m, end_x, end_y));
+            lhi_layers_are_equivalent(m, x->first_layer - 1, y->first_layer - 1) &&
+            lhi_layers_are_equivalent(m, end_x, end_y));
 }
 
 /* Checks whether the slice of chunk `c` has the cost of b->last_chunk: neither
  * has an end of the model, and layers and datacenters are pairwise equivalent.
  * Measured chunks have their own times. */
-static bool costs_as_last(const builder *b, uint32_t c,
-                          const lh_cost_slice *slice)
+static bool has_last_cost(const builder *b, uint32_t c,
+                          const lh_cost_layer_range *slice)
 {
     if (b->last_chunk == 0 || slice->head || has_chunk_times(b->job->profile))
         return false;
-    const lhi_spread *spread =
-        &b->places.spreads[lhi_config_device(b->config, b->last_chunk)];
-    const lh_cost_slice last =
+    const lhi_stage_placement *spread =
+        &b->places.stages[lhi_config_device(b->config, b->last_chunk)];
+    const lh_cost_layer_range last =
         lhi_config_slice(b->job, b->config, spread, b->last_chunk);
     if (c == 0 || last.n_layers != slice->n_layers || last.mtp != slice->mtp ||
-        last.sharing != slice->sharing || last.n_sites != slice->n_sites)
+        last.n_sharing_ranks != slice->n_sharing_ranks || last.n_sites != slice->n_sites)
         return false;
     for (uint32_t i = 0; i < last.n_sites; i++)
         if (last.sites[i].datacenter != slice->sites[i].datacenter ||
             last.sites[i].replicas != slice->sites[i].replicas)
             return false;
-    if (b->config->layout.pipeline == 1 && !same_beside(b, &last, slice))
+    if (b->config->layout.pipeline == 1 && !have_equivalent_neighbours(b, &last, slice))
         return false;
     for (uint32_t i = 0; i < last.n_layers; i++)
-        if (!lhi_layers_alike(b->job->model, last.first_layer + i,
+        if (!lhi_layers_are_equivalent(b->job->model, last.first_layer + i,
                               slice->first_layer + i))
             return false;
     return true;
 }
 
 /* Computes the cost of chunk `c`, from the cache if possible. */
-static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+static lh_status compute_chunk_cost(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
 {
-    const lhi_spread *spread =
-        &b->places.spreads[lhi_config_device(b->config, c)];
-    lh_cost_slice slice = lhi_config_slice(b->job, b->config, spread, c);
+    const lhi_stage_placement *spread =
+        &b->places.stages[lhi_config_device(b->config, c)];
+    lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, c);
     if (b->known &&
-        lhi_known_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
+        lhi_build_cache_find_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
         return LH_OK;
-    if (costs_as_last(b, c, &slice))
+    if (has_last_cost(b, c, &slice))
         *cost = b->last;
     else
         LHI_TRY(cost_slice(b, spread, slice, cost, err));
     b->last = *cost;
     b->last_chunk = c;
     if (b->known)
-        lhi_known_keep(b->known, c, slice.first_layer, slice.n_layers, cost);
+        lhi_build_cache_add_cost(b->known, c, slice.first_layer, slice.n_layers, cost);
     return LH_OK;
 }
 
@@ -234,8 +234,8 @@ lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
         double scale = counted > 0 ? (double)state / counted : 0;
         out.weights = (int64_t)((double)out.weights * scale);
         out.gradients = (int64_t)((double)out.gradients * scale);
-        out.weights = lhi_least(out.weights, state);
-        out.gradients = lhi_least(out.gradients, state - out.weights);
+        out.weights = lhi_min_int64(out.weights, state);
+        out.gradients = lhi_min_int64(out.gradients, state - out.weights);
     }
     out.optimizer = state - out.weights - out.gradients;
     return out;
@@ -253,7 +253,7 @@ static void add_state(const lh_cost *cost, lh_plan_memory *to)
 /* Raises *most to `value`; returns the increase. */
 static int64_t raise_to(int64_t *most, int64_t value)
 {
-    int64_t more = lhi_most(value - *most, 0);
+    int64_t more = lhi_max_int64(value - *most, 0);
     *most += more;
     return more;
 }
@@ -265,19 +265,19 @@ static int64_t raise_to(int64_t *most, int64_t value)
  * reduce, without gain. All passes of a chunk have one duration, so each
  * microbatch's passes become shorter by its share. Returns the reduction in ns.
  */
-static int64_t take_ends(const builder *b, const lh_cost *cost, uint32_t c,
+static int64_t separate_end_communication(const builder *b, const lh_cost *cost, uint32_t c,
                          lh_chunk *chunk)
 {
     if (c >= b->config->layout.pipeline)
         return 0;
-    int64_t n = lhi_most(b->config->microbatches, 1);
-    int64_t gather = cost->f.end_ns / n, reduce = cost->w.end_ns / n;
-    if (cost->f.end_ns > 0)
+    int64_t n = lhi_max_int64(b->config->microbatches, 1);
+    int64_t gather = cost->f.blocking_ns / n, reduce = cost->w.blocking_ns / n;
+    if (cost->f.blocking_ns > 0)
         chunk->all_gather_ns =
-            lhi_most(cost->f.end_ns - chunk->dp_latency_ns, 1);
-    if (cost->w.end_ns > 0)
+            lhi_max_int64(cost->f.blocking_ns - chunk->dp_latency_ns, 1);
+    if (cost->w.blocking_ns > 0)
         chunk->reduce_scatter_ns =
-            lhi_most(cost->w.end_ns - chunk->dp_latency_ns, 1);
+            lhi_max_int64(cost->w.blocking_ns - chunk->dp_latency_ns, 1);
     chunk->f_ns -= gather;
     chunk->w_ns -= reduce;
     return gather + reduce;
@@ -287,7 +287,7 @@ static int64_t take_ends(const builder *b, const lh_cost *cost, uint32_t c,
 static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 {
     lh_cost cost;
-    LHI_TRY(cost_of(b, c, &cost, err));
+    LHI_TRY(compute_chunk_cost(b, c, &cost, err));
     uint32_t d = lhi_config_device(b->config, c);
     lh_chunk *chunk = &b->chunks[c];
     chunk->device = d;
@@ -314,10 +314,10 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
-    b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
+    b->built->communication_ns += cost.f.communication_ns + cost.d.communication_ns +
                            cost.w.communication_ns - data_ns;
-    b->built->data_ns += data_ns - take_ends(b, &cost, c, chunk);
-    b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
+    b->built->zero_wait_ns += data_ns - separate_end_communication(b, &cost, c, chunk);
+    b->late_ns = lhi_max_int64(b->late_ns, cost.reduce_extra_latency_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
     b->built->source = c ? join_sources(b->built->source, cost.time_source)
                          : cost.time_source;
@@ -326,7 +326,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 
 /* Checks whether group `i` crosses between two stages as group `g` does: over
  * the same link or within one datacenter. */
-static bool crosses_alike(const builder *b, uint32_t i, uint32_t g,
+static bool crosses_same_link(const builder *b, uint32_t i, uint32_t g,
                           uint32_t from, uint32_t to)
 {
     uint32_t a = rank_of(b, g, from)->datacenter;
@@ -335,18 +335,18 @@ static bool crosses_alike(const builder *b, uint32_t i, uint32_t g,
     uint32_t y = rank_of(b, i, to)->datacenter;
 
     return a == z || x == y ? a == x && z == y
-                            : lhi_one_link(b->job, a, z, x, y);
+                            : lhi_uses_same_link(b->job, a, z, x, y);
 }
 
 /* Counts the replicas that send at the same time as group g, from one stage to
  * another: those of all groups on the same link. */
-static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
+static uint32_t count_senders(const builder *b, uint32_t g, uint32_t from,
                         uint32_t to)
 {
     const lh_sites *sites = b->places.sites;
     uint32_t replicas = 0;
     for (uint32_t i = 0; i < sites->n_groups; i++)
-        if (crosses_alike(b, i, g, from, to))
+        if (crosses_same_link(b, i, g, from, to))
             replicas += sites->groups[i].replicas;
     return replicas;
 }
@@ -355,9 +355,9 @@ static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
 static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
                           uint32_t to)
 {
-    const lhi_rank_place *a = rank_of(b, g, from), *z = rank_of(b, g, to);
+    const lhi_rank_location *a = rank_of(b, g, from), *z = rank_of(b, g, to);
     return (lh_cost_hop){a->datacenter, z->datacenter, a->first_gpu,
-                         z->first_gpu, senders(b, g, from, to)};
+                         z->first_gpu, count_senders(b, g, from, to)};
 }
 
 /* Computes the message between two stages for the group where it takes longest.
@@ -370,14 +370,14 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
         lh_cost_hop hop = hop_of(b, g, from, to);
         lh_cost_message here;
-        LHI_TRY(lhi_hop_message(b->job, &b->config->layout, &hop, &options,
+        LHI_TRY(lhi_compute_hop_message(b->job, &b->config->layout, &hop, &options,
                                 &b->busiest, &here, err));
         if (g == 0) {
             *out = here;
             continue;
         }
-        out->transfer_ns = lhi_most(out->transfer_ns, here.transfer_ns);
-        out->latency_ns = lhi_most(out->latency_ns, here.latency_ns);
+        out->transfer_ns = lhi_max_int64(out->transfer_ns, here.transfer_ns);
+        out->latency_ns = lhi_max_int64(out->latency_ns, here.latency_ns);
     }
     return LH_OK;
 }
@@ -385,14 +385,14 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
 /* Widens a message after multi-token prediction modules that are separate from
  * the head: it includes their hidden states, each as large as the model's. A
  * link has one message size, so the largest counts. */
-static lh_status widen_behind_mtp(const builder *b, uint32_t from, uint32_t to,
+static lh_status widen_mtp_message(const builder *b, uint32_t from, uint32_t to,
                                   lh_cost_message *message, lh_error *err)
 {
     const uint32_t mtp = b->job->layout.mtp_chunk;
     for (uint32_t c = mtp; mtp && c + 1 < b->n_chunks; c++) {
         uint32_t here = b->chunks[c].device, next = b->chunks[c + 1].device;
         if ((here == from && next == to) || (here == to && next == from))
-            return lhi_whole((double)message->transfer_ns *
+            return lhi_round_up_checked((double)message->transfer_ns *
                                  (1.0 + b->job->model->mtp_layers),
                              "a transfer", &message->transfer_ns, err);
     }
@@ -404,7 +404,7 @@ static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
     lh_cost_message message;
     LHI_TRY(message_between(b, from, to, &message, err));
-    LHI_TRY(widen_behind_mtp(b, from, to, &message, err));
+    LHI_TRY(widen_mtp_message(b, from, to, &message, err));
     lh_link *link = &b->links[b->n_links];
     *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
     b->link_before[b->n_links] = b->last_link[from];
@@ -418,13 +418,13 @@ static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
 {
     uint32_t n = job->n_datacenters, pair = 0;
     while (pair / n == pair % n ||
-           !lhi_one_link(job, from, to, pair / n, pair % n))
+           !lhi_uses_same_link(job, from, to, pair / n, pair % n))
         pair++;
     return pair;
 }
 
 /* Returns the link's datacenter pair used by a group, plus 1; 0: none. */
-static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
+static uint32_t find_crossed_pair(const builder *b, uint32_t g, const lh_link *link)
 {
     uint32_t from = rank_of(b, g, link->from)->datacenter;
     uint32_t to = rank_of(b, g, link->to)->datacenter;
@@ -432,7 +432,7 @@ static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
 }
 
 /* Returns the least member of a pair's set (union-find). */
-static uint32_t least_of(uint32_t *shared, uint32_t pair)
+static uint32_t find_set_root(uint32_t *shared, uint32_t pair)
 {
     while (shared[pair] != pair)
         pair = shared[pair] = shared[shared[pair]];
@@ -449,10 +449,10 @@ static const char *end_name(const lh_job *job, uint32_t at)
 
 enum { LINK_NAME = 256 };
 
-static void name_of(const lh_job *job, uint32_t pair, char name[LINK_NAME])
+static void format_link_name(const lh_job *job, uint32_t pair, char name[LINK_NAME])
 {
     uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
-    bool zones = lhi_zones_of_one(job, from, to);
+    bool zones = lhi_are_zones_of_same_datacenter(job, from, to);
     /* No site has '>' in its name, so link names are unique. */
     snprintf(name, LINK_NAME, "%s>%s",
              zones ? job->datacenters[from].name : end_name(job, from),
@@ -464,7 +464,7 @@ static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
                            lh_error *err)
 {
     char name[LINK_NAME];
-    name_of(b->job, pair, name);
+    format_link_name(b->job, pair, name);
     link->name = lhi_arena_strdup(b->mem, name);
     return link->name ? LH_OK : lhi_fail_nomem(err);
 }
@@ -481,12 +481,12 @@ static lh_status share_links(builder *b, lh_error *err)
     for (uint32_t i = 0; i < b->n_links; i++) {
         uint32_t all = 0;
         for (uint32_t g = 0; g < G; g++) {
-            uint32_t pair = crossed(b, g, &b->links[i]);
+            uint32_t pair = find_crossed_pair(b, g, &b->links[i]);
             if (!pair)
                 continue;
-            pair = least_of(b->shared, pair - 1);
+            pair = find_set_root(b->shared, pair - 1);
             if (all) {
-                uint32_t other = least_of(b->shared, all - 1);
+                uint32_t other = find_set_root(b->shared, all - 1);
                 b->shared[pair > other ? pair : other] =
                     pair > other ? other : pair;
             }
@@ -495,9 +495,9 @@ static lh_status share_links(builder *b, lh_error *err)
     }
     for (uint32_t i = 0; i < b->n_links; i++)
         for (uint32_t g = 0; g < G && !b->links[i].name; g++) {
-            uint32_t pair = crossed(b, g, &b->links[i]);
+            uint32_t pair = find_crossed_pair(b, g, &b->links[i]);
             if (pair)
-                LHI_TRY(name_link(b, least_of(b->shared, pair - 1),
+                LHI_TRY(name_link(b, find_set_root(b->shared, pair - 1),
                                   &b->links[i], err));
         }
     return LH_OK;
@@ -505,13 +505,13 @@ static lh_status share_links(builder *b, lh_error *err)
 
 /* Writes the links of a ring through a stage's datacenters, each once, with
  * their names in the pipeline. */
-static void name_ring(builder *b, const lhi_spread *spread, lhi_text *out)
+static void name_ring(builder *b, const lhi_stage_placement *spread, lhi_text *out)
 {
     uint32_t pairs[LH_MAX_DATACENTERS], n = 0;
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         const lh_cost_site *next = &spread->sites[(i + 1) % spread->n_sites];
         uint32_t pair =
-            least_of(b->shared, first_pair(b->job, spread->sites[i].datacenter,
+            find_set_root(b->shared, first_pair(b->job, spread->sites[i].datacenter,
                                            next->datacenter));
         uint32_t k = 0;
         while (k < n && pairs[k] != pair)
@@ -519,14 +519,14 @@ static void name_ring(builder *b, const lhi_spread *spread, lhi_text *out)
         if (k < n)
             continue;
         char name[LINK_NAME];
-        name_of(b->job, pair, name);
+        format_link_name(b->job, pair, name);
         lhi_text_printf(out, "%s%s", n ? " + " : "", name);
         pairs[n++] = pair;
     }
 }
 
 /* Checks whether two stages use the same datacenters in the same order. */
-static bool same_ring(const lhi_spread *a, const lhi_spread *b)
+static bool same_ring(const lhi_stage_placement *a, const lhi_stage_placement *b)
 {
     bool same = a->n_sites == b->n_sites;
     for (uint32_t i = 0; same && i < a->n_sites; i++)
@@ -536,16 +536,16 @@ static bool same_ring(const lhi_spread *a, const lhi_spread *b)
 
 /* Checks whether GPUs on several nodes of one datacenter reduce together;
  * expert replicas may be further apart than the others. */
-static lh_status leaves_node(const builder *b, const lhi_spread *spread,
+static lh_status leaves_node(const builder *b, const lhi_stage_placement *spread,
                              uint32_t chunk, bool *leaves, lh_error *err)
 {
     const lh_layout *l = &b->config->layout;
-    lh_cost_slice slice = lhi_config_slice(b->job, b->config, spread, chunk);
+    lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, chunk);
     lh_cost_group all, copies;
     slice.datacenter = spread->sites[0].datacenter;
     LHI_TRY(
-        lh_cost_group_of(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
-    LHI_TRY(lh_cost_group_of(b->job, l, LH_COST_DATA, &slice, &copies, err));
+        lh_cost_find_group(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
+    LHI_TRY(lh_cost_find_group(b->job, l, LH_COST_DATA, &slice, &copies, err));
     *leaves = all.size > all.per_node || copies.size > copies.per_node;
     return LH_OK;
 }
@@ -555,7 +555,7 @@ static lh_status leaves_node(const builder *b, const lhi_spread *spread,
 static lh_status name_dp_link(builder *b, uint32_t chunk, lh_error *err)
 {
     uint32_t d = b->chunks[chunk].device;
-    const lhi_spread *spread = &b->places.spreads[d];
+    const lhi_stage_placement *spread = &b->places.stages[d];
     lhi_text name = {0};
     if (spread->n_sites > 1 && d > 0 && b->dp_links[d - 1] &&
         same_ring(spread, spread - 1)) {
@@ -589,7 +589,7 @@ static lh_status name_dp_links(builder *b, lh_error *err)
 
 /* Adds the hop between two devices. A device's links form a chain, latest
  * first, to find repeated ones. */
-static lh_status hop_to(builder *b, uint32_t from, uint32_t to, lh_error *err)
+static lh_status add_hop(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
     if (from == to)
         return LH_OK;
@@ -625,7 +625,7 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
 {
     uint32_t first = b->chunks[0].device;
     uint32_t last = b->chunks[b->n_chunks - 1].device;
-    if (first == last || lhi_end_measured(b->job))
+    if (first == last || lhi_is_iteration_end_measured(b->job))
         return LH_OK;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -635,7 +635,7 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
         int64_t ns;
         LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop,
                                        &options, &ns, err));
-        longest = lhi_most(longest, ns);
+        longest = lhi_max_int64(longest, ns);
     }
     b->built->overhead_ns += longest;
     return LH_OK;
@@ -652,7 +652,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
     for (uint32_t i = 0; i < b->job->n_datacenters; i++)
         sites[i].name = b->job->datacenters[i].name;
     for (uint32_t d = 0; d < P; d++) {
-        const lhi_spread *spread = &b->places.spreads[d];
+        const lhi_stage_placement *spread = &b->places.stages[d];
         at[d] = rank_of(b, 0, d)->datacenter;
         limits[d] = lh_gpu_usable_bytes(&b->job->datacenters[at[d]].gpu);
         /* Every replica must fit in its datacenter. */
@@ -666,7 +666,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
     /* A device's last reduction comes after its last pass. */
-    b->built->overhead_ns += lhi_iteration_ns(b->job) + b->late_ns;
+    b->built->overhead_ns += lhi_find_iteration_overhead_ns(b->job) + b->late_ns;
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,
@@ -699,14 +699,14 @@ static lh_status build(builder *b, lh_error *err)
     const lh_layout *l = &b->config->layout;
     LHI_TRY(allocate(b, err));
     if (b->known)
-        LHI_TRY(lhi_known_places(b->known, b->job, l, &b->places, err));
+        LHI_TRY(lhi_build_cache_place(b->known, b->job, l, &b->places, err));
     else
         LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
     for (uint32_t c = 0; c < b->n_chunks; c++)
         LHI_TRY(add_chunk(b, c, err));
     for (uint32_t c = 0; c + 1 < b->n_chunks; c++) {
-        LHI_TRY(hop_to(b, b->chunks[c].device, b->chunks[c + 1].device, err));
-        LHI_TRY(hop_to(b, b->chunks[c + 1].device, b->chunks[c].device, err));
+        LHI_TRY(add_hop(b, b->chunks[c].device, b->chunks[c + 1].device, err));
+        LHI_TRY(add_hop(b, b->chunks[c + 1].device, b->chunks[c].device, err));
     }
     LHI_TRY(share_links(b, err));
     LHI_TRY(name_dp_links(b, err));
@@ -727,8 +727,8 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
 }
 
 static lh_status build_config(const lh_job *job, const lhi_config *config,
-                              lhi_known *known, lh_plan_memory *parts,
-                              lhi_built *built, lh_error *err)
+                              lhi_build_cache *known, lh_plan_memory *parts,
+                              lhi_built_layout *built, lh_error *err)
 {
     const lh_layout *l = &config->layout;
     lh_job as_configured = lhi_config_job(job, config);
@@ -744,7 +744,7 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
                         "more than the model's %" PRIu32 " layers",
                         n_chunks, job->model->layers);
     b.n_chunks = (uint32_t)n_chunks;
-    *built = (lhi_built){0};
+    *built = (lhi_built_layout){0};
     b.mem = lhi_arena_make(0);
     if (!b.mem)
         return lhi_fail_nomem(err);
@@ -754,13 +754,13 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
 }
 
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
-                           lhi_built *built, lh_error *err)
+                           lhi_built_layout *built, lh_error *err)
 {
     return build_config(job, config, NULL, NULL, built, err);
 }
 
-lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
-                                 lhi_known *known, lhi_built *built,
+lh_status lhi_layout_build_cached(const lh_job *job, const lhi_config *config,
+                                 lhi_build_cache *known, lhi_built_layout *built,
                                  lh_error *err)
 {
     return build_config(job, config, known, NULL, built, err);
@@ -769,7 +769,7 @@ lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
 lh_status lhi_layout_memory(const lh_job *job, const lhi_config *config,
                             lh_plan_memory *parts, lh_error *err)
 {
-    lhi_built built;
+    lhi_built_layout built;
     for (uint32_t d = 0; d < config->layout.pipeline; d++)
         parts[d] = (lh_plan_memory){.rank = d};
     LHI_TRY(build_config(job, config, NULL, parts, &built, err));
@@ -784,7 +784,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
 {
     lhi_config config = {
         .layout = *layout, .placement = placement, .recompute = recompute};
-    lhi_built built;
+    lhi_built_layout built;
     uint64_t step = (uint64_t)layout->data * layout->micro_batch;
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
@@ -809,7 +809,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a wave has 2 chunks per device, not %" PRIu32,
                         layout->chunks_per_device);
-    config.layers = lhi_layers_asked(job, layout);
+    config.layers = lhi_layers_requested(job, layout);
     LHI_TRY(lhi_layout_build(job, &config, &built, err));
     *out = built.pipeline;
     if (optimizer_ns)

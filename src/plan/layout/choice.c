@@ -7,30 +7,30 @@
 #include <stdio.h>
 #include <string.h>
 
-lhi_asked lhi_schedule_asked(const lh_job *job)
+lhi_schedule_request lhi_schedule_requested(const lh_job *job)
 {
     const char *want = job->layout.schedule;
     if (!want)
-        return LHI_ASKED_ANY;
+        return LHI_REQUEST_ANY;
     if (strcmp(want, LH_OPTIMAL) == 0)
-        return LHI_ASKED_OPTIMAL;
-    return lh_method_is_choice(want) ? LHI_ASKED_ANY : LHI_ASKED_METHOD;
+        return LHI_REQUEST_OPTIMAL;
+    return lh_method_is_auto(want) ? LHI_REQUEST_ANY : LHI_REQUEST_METHOD;
 }
 
-bool lhi_schedule_suits(const lh_job *job, lh_placement placement)
+bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
 {
-    if (lhi_schedule_asked(job) != LHI_ASKED_METHOD)
+    if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
         return true;
-    switch (lhi_method_named(job->layout.schedule)->chunks) {
-    case LHI_LIE_UD:
+    switch (lhi_method_find(job->layout.schedule)->chunks) {
+    case LHI_CHUNK_LAYOUT_UD:
         return placement == LH_PLACEMENT_UD;
-    case LHI_LIE_LOOP:
+    case LHI_CHUNK_LAYOUT_LOOP:
         return placement == LH_PLACEMENT_LOOP;
-    case LHI_LIE_UD_LOOP:
+    case LHI_CHUNK_LAYOUT_UD_LOOP:
         return placement != LH_PLACEMENT_WAVE;
-    case LHI_LIE_WAVE:
+    case LHI_CHUNK_LAYOUT_WAVE:
         return placement == LH_PLACEMENT_WAVE;
-    case LHI_LIE_WAVES:
+    case LHI_CHUNK_LAYOUT_WAVES:
         return placement != LH_PLACEMENT_LOOP;
     default:
         return true;
@@ -39,11 +39,11 @@ bool lhi_schedule_suits(const lh_job *job, lh_placement placement)
 
 /* Names the chunk counts that a schedule's placement allows: UD has one chunk
  * per device, a wave two. */
-static const char *chunks_needed(lhi_lie chunks)
+static const char *chunks_needed(lhi_chunk_layout chunks)
 {
-    return chunks == LHI_LIE_UD     ? "one chunk"
-           : chunks == LHI_LIE_LOOP ? "two chunks or more"
-           : chunks == LHI_LIE_WAVE ? "two chunks"
+    return chunks == LHI_CHUNK_LAYOUT_UD     ? "one chunk"
+           : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two chunks or more"
+           : chunks == LHI_CHUNK_LAYOUT_WAVE ? "two chunks"
                                     : "one chunk or two";
 }
 
@@ -61,14 +61,14 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
 {
     const lh_layout *l = &job->layout;
     uint32_t n = l->chunks_per_device;
-    if (lhi_schedule_asked(job) != LHI_ASKED_METHOD)
+    if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
         return LH_OK;
     lh_error unknown = {0};
     if (lh_method_find(l->schedule, NULL, &unknown) != LH_OK)
         return refuse_schedule(job, unknown.text, err);
     char why[200];
     if (job->training.offload_share > 0 &&
-        lhi_method_named(l->schedule)->split) {
+        lhi_method_find(l->schedule)->split) {
         snprintf(why, sizeof why,
                  "'%s' needs D and W as passes of their own, and with "
                  "offloading B is one pass; leave training.offload out, or use "
@@ -77,14 +77,14 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
         return refuse_schedule(job, why, err);
     }
     if (n == 0 || l->pipeline == 1 ||
-        (n == 1 && lhi_schedule_suits(job, LH_PLACEMENT_UD)) ||
-        (n == 2 && lhi_schedule_suits(job, LH_PLACEMENT_WAVE)) ||
-        (n >= 2 && lhi_schedule_suits(job, LH_PLACEMENT_LOOP)))
+        (n == 1 && lhi_schedule_allows_placement(job, LH_PLACEMENT_UD)) ||
+        (n == 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_WAVE)) ||
+        (n >= 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_LOOP)))
         return LH_OK;
     snprintf(why, sizeof why,
              "'%s' needs %s on each device, and chunks_per_device is %" PRIu32
              "; leave one of them out",
-             l->schedule, chunks_needed(lhi_method_named(l->schedule)->chunks),
+             l->schedule, chunks_needed(lhi_method_find(l->schedule)->chunks),
              n);
     return refuse_schedule(job, why, err);
 }
@@ -108,7 +108,7 @@ uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic)
 
 /* An elastic plan's shares and operations are kept beside a layout that shards
  * nothing more than the job's ZeRO stage. */
-lhi_config lhi_config_of(const lh_choice *choice)
+lhi_config lhi_config_from_choice(const lh_choice *choice)
 {
     bool again = choice->recompute == LH_RECOMPUTE_OPERATIONS;
     return (lhi_config){.layout = choice->layout,
@@ -139,7 +139,7 @@ static int64_t peak_of(const lh_pipeline *p, const lh_schedule *schedule,
         now += p->chunks[c].device == device ? p->chunks[c].mem_static : 0;
     peak = now;
     for (uint32_t i = 0; i < n; i++) {
-        now += lhi_pass_memory(&p->chunks[order[i].chunk], &order[i]);
+        now += lhi_pass_memory_change(&p->chunks[order[i].chunk], &order[i]);
         peak = now > peak ? now : peak;
     }
     return peak;
@@ -167,7 +167,7 @@ void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
     }
 }
 
-bool lhi_layout_refused(lh_status status)
+bool lhi_layout_is_infeasible(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINPUT ||
            status == LH_EINVAL;

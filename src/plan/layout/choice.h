@@ -10,18 +10,18 @@
 #include <longhaul/best.h>
 
 /* Schedules that a job's layout.schedule leaves open. */
-typedef enum lhi_asked {
-    LHI_ASKED_ANY,     /* nothing fixed, or the best method */
-    LHI_ASKED_OPTIMAL, /* the same, without elastic plans */
-    LHI_ASKED_METHOD,  /* only the named method */
-} lhi_asked;
+typedef enum lhi_schedule_request {
+    LHI_REQUEST_ANY,     /* nothing fixed, or the best method */
+    LHI_REQUEST_OPTIMAL, /* the same, without elastic plans */
+    LHI_REQUEST_METHOD,  /* only the named method */
+} lhi_schedule_request;
 
 /* Returns which schedules the job leaves open. */
-lhi_asked lhi_schedule_asked(const lh_job *job);
+lhi_schedule_request lhi_schedule_requested(const lh_job *job);
 
 /* Checks whether the job's schedule allows this chunk placement. Pipelines with
  * one rank allow any, because placements are the same. */
-bool lhi_schedule_suits(const lh_job *job, lh_placement placement);
+bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement);
 
 /* Checks the job's schedule. LH_EINPUT: layout.schedule is no method, or none
  * for the chunks per device that the job fixes. */
@@ -33,7 +33,7 @@ lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 /* Returns the least ZeRO stage that any parameter has in an elastic plan. */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
 /* Returns a choice's configuration. */
-lhi_config lhi_config_of(const lh_choice *choice);
+lhi_config lhi_config_from_choice(const lh_choice *choice);
 
 /* Resets a choice to no schedule: neither times nor memory. */
 void lhi_choice_clear(lh_choice *choice);
@@ -50,6 +50,6 @@ void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
 
 /* Checks whether a status means that this layout is impossible while others may
  * work. Other failures are fatal. */
-bool lhi_layout_refused(lh_status status);
+bool lhi_layout_is_infeasible(lh_status status);
 
 #endif

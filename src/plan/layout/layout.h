@@ -29,34 +29,34 @@
 #include <longhaul/plan.h>
 
 /* Place of a pipeline rank of one data-parallel replica. */
-typedef struct lhi_rank_place {
+typedef struct lhi_rank_location {
     uint32_t datacenter;
     uint32_t first_gpu; /* first GPU of its tensor x context group, counted in
                          * the datacenter */
-} lhi_rank_place;
+} lhi_rank_location;
 
 /* Placement of one stage over all replicas. */
-typedef struct lhi_spread {
+typedef struct lhi_stage_placement {
     uint32_t n_sites;
     const lh_cost_site *sites; /* in the order of the ring between them */
     uint32_t sharing; /* stages whose rings share links, including itself */
-} lhi_spread;
+} lhi_stage_placement;
 
 /* Returns the replica count of the datacenter with the fewest. */
-uint32_t lhi_spread_least(const lhi_spread *spread);
+uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
 
 /* Checks whether the slices of a stage cost the same in its i-th datacenter as
  * in an earlier one. */
-bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
-                        const lhi_spread *spread, uint32_t i);
+bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
+                        const lhi_stage_placement *spread, uint32_t i);
 
 /* Placement of a layout. */
-typedef struct lhi_places {
+typedef struct lhi_layout_placement {
     const lh_sites *sites;
-    const lhi_rank_place *ranks; /* ranks[group * pipeline + stage]: first
+    const lhi_rank_location *ranks; /* ranks[group * pipeline + stage]: first
                                   * replica of each group */
-    const lhi_spread *spreads;   /* per stage */
-} lhi_places;
+    const lhi_stage_placement *stages;   /* per stage */
+} lhi_layout_placement;
 
 /* A complete configuration of a layout. */
 typedef struct lhi_config {
@@ -73,16 +73,16 @@ typedef struct lhi_config {
 
 /* Returns the job's layers per chunk for layouts with this chunk count, or
  * NULL. */
-const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout);
+const uint32_t *lhi_layers_requested(const lh_job *job, const lh_layout *layout);
 /* Returns the layer count of the smallest chunk in the job's partition; 1 if
  * the job has no partition. */
-uint32_t lhi_layers_least(const lh_job *job);
+uint32_t lhi_layers_requested_min(const lh_job *job);
 /* Counts the chunks without layers between the first and the last in the job's
  * partition. */
-uint32_t lhi_layers_none(const lh_job *job);
+uint32_t lhi_layers_requested_empty_chunks(const lh_job *job);
 /* Returns whether the model's multi-token prediction modules are with its head.
  */
-lh_mtp_place lhi_mtp_of_head(const lh_job *job);
+lh_mtp_location lhi_mtp_is_with_head(const lh_job *job);
 
 /* State of a slice, in bytes. A profile may have measured more or less state,
  * as one number, than the model counts. Each part is scaled to it, and the last
@@ -94,14 +94,14 @@ typedef struct lhi_state_parts {
 lhi_state_parts lhi_state_parts_of(const lh_cost *cost);
 
 /* Result of building a configuration, before any schedule. */
-typedef struct lhi_built {
+typedef struct lhi_built_layout {
     lh_pipeline *pipeline;
     int64_t optimizer_ns, overhead_ns; /* after the pipeline */
     lh_cost_source source;
     /* Per microbatch, passes of all chunks: tensor, context and expert
      * communication; waiting for ZeRO 2 and 3. */
-    int64_t inside_ns, data_ns;
-} lhi_built;
+    int64_t communication_ns, zero_wait_ns;
+} lhi_built_layout;
 
 /* Returns the job with the configuration's own training settings
  * (recomputation, ZeRO). */
@@ -117,7 +117,7 @@ bool lhi_layout_is_folded(const lh_layout *layout);
  * `mem` (or belongs to the layout). LH_EUNSUPPORTED: something does not divide,
  * or capacity is missing; `err` has the details. */
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
-                           lhi_arena *mem, lhi_places *out, lh_error *err);
+                           lhi_arena *mem, lhi_layout_placement *out, lh_error *err);
 
 /* Computes sites[stage * data + replica], the state-sharing groups: replicas of
  * a stage with the same number share its state. With hybrid sharding the number
@@ -156,12 +156,12 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
 /* Returns a chunk as a cost-model slice, without its first datacenter. */
-lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
-                               const lhi_spread *spread, uint32_t chunk);
+lh_cost_layer_range lhi_config_slice(const lh_job *job, const lhi_config *config,
+                               const lhi_stage_placement *spread, uint32_t chunk);
 
 /* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
-                           lhi_built *built, lh_error *err);
+                           lhi_built_layout *built, lh_error *err);
 
 /* Computes the static memory parts of each device: all parts of lh_plan_memory
  * except activations, which are 0. `parts` has one entry per pipeline rank. */

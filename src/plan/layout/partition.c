@@ -11,9 +11,9 @@
 #include <string.h>
 
 /* Returns the largest chunk allowed beside one with `least` layers. */
-static uint32_t cap(const lhi_partition *p, uint32_t least)
+static uint32_t max_chunk(const lhi_partition *p, uint32_t least)
 {
-    double most = floor(p->most_ratio * least + 1e-9);
+    double most = floor(p->max_ratio * least + 1e-9);
     return most < p->n_layers ? (uint32_t)most : p->n_layers;
 }
 
@@ -24,7 +24,7 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
         least = layers[c] < least ? layers[c] : least;
         most = layers[c] > most ? layers[c] : most;
     }
-    return least > 0 && most <= cap(p, least);
+    return least > 0 && most <= max_chunk(p, least);
 }
 
 /* Adds with saturation. */
@@ -61,7 +61,7 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
         return lhi_fail_nomem(err);
     uint64_t *ways = room + p->n_layers + 1;
     for (uint32_t least = 1; least <= p->n_layers / p->n_chunks; least++) {
-        uint32_t most = cap(p, least);
+        uint32_t most = max_chunk(p, least);
         uint64_t with = count_between(p, least, most, ways, room);
         uint64_t without = count_between(p, least + 1, most, ways, room);
         count = with == UINT64_MAX ? with : add_capped(count, with - without);
@@ -73,7 +73,7 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
 
 /* Evaluates a partition; *best and *best_ns take it if it is the best so far.
  */
-static lh_status ask(lhi_partition *p, const uint32_t *layers, uint32_t *best,
+static lh_status evaluate(lhi_partition *p, const uint32_t *layers, uint32_t *best,
                      int64_t *best_ns, int64_t *ns, lh_error *err)
 {
     LHI_TRY(p->time(p->context, layers, ns, err));
@@ -86,15 +86,15 @@ static lh_status ask(lhi_partition *p, const uint32_t *layers, uint32_t *best,
 }
 
 /* Enumeration state. */
-typedef struct walk {
+typedef struct order_shape {
     lhi_partition *p;
     uint32_t *layers, *best;
     int64_t *best_ns;
-} walk;
+} enumeration;
 
 /* Enumerates partitions: chunks from `at` on share `left` layers; earlier ones
  * have `least` to `most`. */
-static lh_status enumerate(walk *w, uint32_t at, uint32_t left, uint32_t least,
+static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left, uint32_t least,
                            uint32_t most, lh_error *err)
 {
     const lhi_partition *p = w->p;
@@ -104,11 +104,11 @@ static lh_status enumerate(walk *w, uint32_t at, uint32_t left, uint32_t least,
         w->layers[at] = left;
         if (!lhi_partition_allows(p, w->layers))
             return LH_OK;
-        return ask(w->p, w->layers, w->best, w->best_ns, &ns, err);
+        return evaluate(w->p, w->layers, w->best, w->best_ns, &ns, err);
     }
     for (uint32_t k = 1; k + after <= left; k++) {
         uint32_t low = k < least ? k : least, high = k > most ? k : most;
-        if (high > cap(p, low))
+        if (high > max_chunk(p, low))
             continue;
         w->layers[at] = k;
         LHI_TRY(enumerate(w, at + 1, left - k, low, high, err));
@@ -119,7 +119,7 @@ static lh_status enumerate(walk *w, uint32_t at, uint32_t left, uint32_t least,
 lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
                               int64_t *best_ns, lh_error *err)
 {
-    walk w = {.p = p, .best = best, .best_ns = best_ns};
+    enumeration w = {.p = p, .best = best, .best_ns = best_ns};
     w.layers = calloc(p->n_chunks, sizeof *w.layers);
     if (!w.layers)
         return lhi_fail_nomem(err);
@@ -130,7 +130,7 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
 
 /* Evaluates `layers`, which the caller changed at two chunks. Keeps the change
  * if it is better, else reverts it. */
-static lh_status step_to(lhi_partition *p, uint32_t a, uint32_t b,
+static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
                          uint32_t at_a, uint32_t at_b, uint32_t *layers,
                          uint32_t *best, int64_t *best_ns, lh_error *err)
 {
@@ -139,7 +139,7 @@ static lh_status step_to(lhi_partition *p, uint32_t a, uint32_t b,
     layers[a] = at_a;
     layers[b] = at_b;
     if (lhi_partition_allows(p, layers))
-        LHI_TRY(ask(p, layers, best, best_ns, &ns, err));
+        LHI_TRY(evaluate(p, layers, best, best_ns, &ns, err));
     if (*best_ns < before && !p->steepest)
         return LH_OK;
     layers[a] = was_a;
@@ -149,7 +149,7 @@ static lh_status step_to(lhi_partition *p, uint32_t a, uint32_t b,
 
 /* Tries every move of `step` layers, or with 0 every exchange, each from the
  * current best. */
-static lh_status move(lhi_partition *p, uint32_t step, uint64_t most,
+static lh_status try_moves(lhi_partition *p, uint32_t step, uint64_t most,
                       uint32_t *layers, uint32_t *best, int64_t *best_ns,
                       lh_error *err)
 {
@@ -158,7 +158,7 @@ static lh_status move(lhi_partition *p, uint32_t step, uint64_t most,
             uint32_t a = layers[from], b = layers[to];
             bool useful = step ? from != to && a > step : from < to && a != b;
             if (useful)
-                LHI_TRY(step_to(p, from, to, step ? a - step : b,
+                LHI_TRY(try_change(p, from, to, step ? a - step : b,
                                 step ? b + step : a, layers, best, best_ns,
                                 err));
         }
@@ -177,7 +177,7 @@ lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
     for (int i = 0; i < 3 && status == LH_OK;) {
         int64_t before = *best_ns;
         memcpy(layers, best, p->n_chunks * sizeof *layers);
-        status = move(p, steps[i], end, layers, best, best_ns, err);
+        status = try_moves(p, steps[i], end, layers, best, best_ns, err);
         i = *best_ns < before ? 0 : i + 1;
     }
     free(layers);
@@ -203,7 +203,7 @@ static int compare(const void *a, const void *b)
 
 /* Samples a partition: drops layers one by one into random chunks and repeats
  * until it is allowed; after many failures uses the even partition. */
-static void draw(const lhi_partition *p, lhi_random *random, uint32_t *layers)
+static void sample_partition(const lhi_partition *p, lhi_random *random, uint32_t *layers)
 {
     uint32_t n = p->n_chunks;
     for (uint32_t tries = 0; tries < 200; tries++) {
@@ -219,21 +219,21 @@ static void draw(const lhi_partition *p, lhi_random *random, uint32_t *layers)
 }
 
 /* Samples random partitions and keeps the fastest. */
-static lh_status explore(lhi_partition *p, const lhi_partition_sampling *how,
+static lh_status sample_partitions(lhi_partition *p, const lhi_partition_sampling *how,
                          lhi_random *random, sample *samples, uint32_t *drawn,
                          uint32_t *best, int64_t *best_ns, lh_error *err)
 {
     for (uint32_t i = 0; i < how->samples; i++) {
         uint32_t *layers = drawn + (size_t)i * p->n_chunks;
-        draw(p, random, layers);
+        sample_partition(p, random, layers);
         samples[i].number = i;
-        LHI_TRY(ask(p, layers, best, best_ns, &samples[i].ns, err));
+        LHI_TRY(evaluate(p, layers, best, best_ns, &samples[i].ns, err));
     }
     return LH_OK;
 }
 
 /* Improves the kept samples by random single-layer moves. */
-static lh_status exploit(lhi_partition *p, const lhi_partition_sampling *how,
+static lh_status improve_samples(lhi_partition *p, const lhi_partition_sampling *how,
                          lhi_random *random, uint32_t *layers, uint32_t *best,
                          int64_t *best_ns, lh_error *err)
 {
@@ -246,7 +246,7 @@ static lh_status exploit(lhi_partition *p, const lhi_partition_sampling *how,
         layers[to]++;
         lh_status status = LH_OK;
         if (lhi_partition_allows(p, layers))
-            status = ask(p, layers, best, best_ns, &ns, err);
+            status = evaluate(p, layers, best, best_ns, &ns, err);
         layers[from]++;
         layers[to]--;
         LHI_TRY(status);
@@ -266,12 +266,12 @@ lh_status lhi_partition_sample(lhi_partition *p,
     if (!samples || !drawn)
         status = lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = explore(p, how, &random, samples, drawn, best, best_ns, err);
+        status = sample_partitions(p, how, &random, samples, drawn, best, best_ns, err);
     if (status == LH_OK)
         lhi_sort(samples, how->samples, sizeof *samples, compare);
     for (uint32_t i = 0; i < how->keep && i < how->samples && status == LH_OK;
          i++)
-        status = exploit(p, how, &random,
+        status = improve_samples(p, how, &random,
                          drawn + (size_t)samples[i].number * p->n_chunks, best,
                          best_ns, err);
     free(samples);

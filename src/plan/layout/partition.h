@@ -11,14 +11,14 @@
 
 /* Evaluates a partition: *ns is the time with layers[0..chunks-1], INT64_MAX if
  * it does not fit. */
-typedef lh_status lhi_partition_time(void *context, const uint32_t *layers,
+typedef lh_status lhi_partition_evaluate(void *context, const uint32_t *layers,
                                      int64_t *ns, lh_error *err);
 
 /* A partition problem. */
 typedef struct lhi_partition {
     uint32_t n_layers, n_chunks; /* every chunk gets at least one */
-    double most_ratio;           /* largest chunk / smallest, >= 1 */
-    lhi_partition_time *time;
+    double max_ratio;           /* largest chunk / smallest, >= 1 */
+    lhi_partition_evaluate *time;
     void *context;
     bool steepest;    /* steepest descent instead of first improvement */
     uint64_t n_timed; /* partitions evaluated so far */

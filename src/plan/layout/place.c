@@ -30,7 +30,7 @@ static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
 
 /* Fills each datacenter with as many consecutive stages, including all
  * replicas, as fit. */
-static lh_status fill_stages(const lh_job *job, const lh_layout *l,
+static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
                              lhi_arena *mem, const lh_sites **out,
                              lh_error *err)
 {
@@ -62,7 +62,7 @@ static lh_status fill_stages(const lh_job *job, const lh_layout *l,
 }
 
 /* Gives each datacenter equally many whole replicas. */
-static lh_status share_replicas(const lh_job *job, const lh_layout *l,
+static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
                                 lhi_arena *mem, const lh_sites **out,
                                 lh_error *err)
 {
@@ -102,25 +102,25 @@ lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
                         "a mixed layout has to say which datacenters hold "
                         "which stages (layout.sites)");
     if (layout->outermost == LH_OUTERMOST_DATA)
-        return share_replicas(job, layout, mem, out, err);
-    return fill_stages(job, layout, mem, out, err);
+        return place_replicas_evenly(job, layout, mem, out, err);
+    return place_stages_by_capacity(job, layout, mem, out, err);
 }
 
 /* ---- from sites to ranks ---- */
 
 /* State while placing ranks. */
-typedef struct placer {
+typedef struct placement_builder {
     const lh_job *job;
     const lh_layout *layout;
     const lh_sites *sites;
     lhi_arena *mem;
-    lhi_rank_place *ranks;
-    lhi_spread *spreads;
+    lhi_rank_location *ranks;
+    lhi_stage_placement *spreads;
     uint64_t *used; /* GPUs, per datacenter */
-} placer;
+} placement_builder;
 
-static lh_status place_part(placer *p, const lh_site_group *group,
-                            const lh_site_stages *part, lhi_rank_place *ranks,
+static lh_status place_part(placement_builder *p, const lh_site_group *group,
+                            const lh_site_stages *part, lhi_rank_location *ranks,
                             lh_error *err)
 {
     const lh_layout *l = p->layout;
@@ -143,13 +143,13 @@ static lh_status place_part(placer *p, const lh_site_group *group,
                         dc->name, dc->gpus, first + gpus);
     for (uint32_t i = 0; i < part->stages; i++)
         ranks[i] =
-            (lhi_rank_place){part->datacenter, (uint32_t)(first + i * stride)};
+            (lhi_rank_location){part->datacenter, (uint32_t)(first + i * stride)};
     p->used[part->datacenter] = first + gpus;
     return LH_OK;
 }
 
 /* Places the first replica of one group. */
-static lh_status place_group(placer *p, uint32_t g, lh_error *err)
+static lh_status place_group(placement_builder *p, uint32_t g, lh_error *err)
 {
     const lh_site_group *group = &p->sites->groups[g];
     uint32_t P = p->layout->pipeline, placed = 0;
@@ -169,7 +169,7 @@ static lh_status place_group(placer *p, uint32_t g, lh_error *err)
                     g + 1, P);
 }
 
-static lh_status place_groups(placer *p, lh_error *err)
+static lh_status place_groups(placement_builder *p, lh_error *err)
 {
     uint64_t replicas = 0;
     for (uint32_t g = 0; g < p->sites->n_groups; g++) {
@@ -186,7 +186,7 @@ static lh_status place_groups(placer *p, lh_error *err)
 
 /* ---- replicas of one stage ---- */
 
-static bool same_datacenters(const placer *p, uint32_t s, uint32_t t)
+static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
 {
     uint32_t P = p->layout->pipeline;
     for (uint32_t g = 0; g < p->sites->n_groups; g++)
@@ -197,7 +197,7 @@ static bool same_datacenters(const placer *p, uint32_t s, uint32_t t)
 }
 
 /* Finds a stage's datacenters, in the job's order. */
-static lh_status find_spread(placer *p, uint32_t s, lhi_spread *out,
+static lh_status find_stage_placement(placement_builder *p, uint32_t s, lhi_stage_placement *out,
                              lh_error *err)
 {
     uint32_t n = p->job->n_datacenters, P = p->layout->pipeline;
@@ -216,7 +216,7 @@ static lh_status find_spread(placer *p, uint32_t s, lhi_spread *out,
     return LH_OK;
 }
 
-static bool has_site(const lhi_spread *spread, uint32_t dc)
+static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
 {
     for (uint32_t i = 0; i < spread->n_sites; i++)
         if (spread->sites[i].datacenter == dc)
@@ -225,7 +225,7 @@ static bool has_site(const lhi_spread *spread, uint32_t dc)
 }
 
 /* Checks whether rings through both could share a link. */
-static bool meet(const lhi_spread *a, const lhi_spread *b)
+static bool may_share_link(const lhi_stage_placement *a, const lhi_stage_placement *b)
 {
     uint32_t common = 0;
     for (uint32_t i = 0; i < a->n_sites && common < 2; i++)
@@ -233,7 +233,7 @@ static bool meet(const lhi_spread *a, const lhi_spread *b)
     return common == 2;
 }
 
-uint32_t lhi_spread_least(const lhi_spread *spread)
+uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread)
 {
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < spread->n_sites; i++)
@@ -244,7 +244,7 @@ uint32_t lhi_spread_least(const lhi_spread *spread)
 
 /* Checks whether every datacenter has complete sets of experts. */
 static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
-                             const lhi_spread *spread)
+                             const lhi_stage_placement *spread)
 {
     uint64_t block = lh_layout_expert_block(layout);
     for (uint32_t i = 0; job->model->experts && i < spread->n_sites; i++)
@@ -256,8 +256,8 @@ static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
 
 /* State sharding within datacenters depends on the replicas per datacenter;
  * experts spread over several depend on which datacenters they are. */
-bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
-                        const lhi_spread *spread, uint32_t i)
+bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
+                        const lhi_stage_placement *spread, uint32_t i)
 {
     const lh_cost_site *sites = spread->sites;
     if (i > 0 && !has_whole_blocks(job, layout, spread))
@@ -265,40 +265,40 @@ bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
     for (uint32_t k = 0; k < i; k++)
         if ((layout->sharding <= LH_SHARDING_FULL ||
              sites[k].replicas == sites[i].replicas) &&
-            lhi_datacenter_same(job, sites[k].datacenter, sites[i].datacenter))
+            lhi_datacenters_are_equivalent(job, sites[k].datacenter, sites[i].datacenter))
             return true;
     return false;
 }
 
 /* Estimates a stage's gradient and parameter bytes; only the ring order depends
  * on it. */
-static double ring_bytes(const placer *p, const lhi_spread *spread)
+static double ring_bytes(const placement_builder *p, const lhi_stage_placement *spread)
 {
     return 4 * (double)lh_model_params(p->job->model) /
            ((double)p->layout->pipeline * p->layout->tensor *
-            p->layout->context * lhi_spread_least(spread));
+            p->layout->context * lhi_stage_placement_min_replicas(spread));
 }
 
 /* Orders the rings. Stages first[i] to first[i + 1] - 1 have the same
  * datacenters. */
-static lh_status order_rings(placer *p, const uint32_t *first, uint32_t n_runs,
+static lh_status order_rings(placement_builder *p, const uint32_t *first, uint32_t n_runs,
                              lh_error *err)
 {
     for (uint32_t i = 0; i < n_runs; i++) {
-        lhi_spread *a = &p->spreads[first[i]];
+        lhi_stage_placement *a = &p->spreads[first[i]];
         for (uint32_t j = 0; j < n_runs; j++)
-            if (j == i || meet(a, &p->spreads[first[j]]))
+            if (j == i || may_share_link(a, &p->spreads[first[j]]))
                 a->sharing += first[j + 1] - first[j];
         if (a->n_sites > 1)
             LHI_TRY(lhi_ring_order(p->job, a->n_sites, (lh_cost_site *)a->sites,
                                    (double)lhi_group_size(p->layout) *
-                                       a->sharing * lhi_spread_least(a),
+                                       a->sharing * lhi_stage_placement_min_replicas(a),
                                    ring_bytes(p, a), err));
     }
     return LH_OK;
 }
 
-static lh_status find_spreads(placer *p, lh_error *err)
+static lh_status find_stage_placements(placement_builder *p, lh_error *err)
 {
     uint32_t P = p->layout->pipeline, n = 0;
     uint32_t *first = LHI_NEW(p->mem, uint32_t, (size_t)P + 1);
@@ -308,7 +308,7 @@ static lh_status find_spreads(placer *p, lh_error *err)
         if (s > 0 && same_datacenters(p, s - 1, s))
             continue;
         first[n++] = s;
-        LHI_TRY(find_spread(p, s, &p->spreads[s], err));
+        LHI_TRY(find_stage_placement(p, s, &p->spreads[s], err));
     }
     first[n] = P;
     LHI_TRY(order_rings(p, first, n, err));
@@ -319,21 +319,21 @@ static lh_status find_spreads(placer *p, lh_error *err)
 }
 
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
-                           lhi_arena *mem, lhi_places *out, lh_error *err)
+                           lhi_arena *mem, lhi_layout_placement *out, lh_error *err)
 {
-    placer p = {
+    placement_builder p = {
         .job = job, .layout = layout, .sites = layout->sites, .mem = mem};
     if (!p.sites)
         LHI_TRY(lhi_sites_default(job, layout, mem, &p.sites, err));
-    p.ranks = LHI_NEW(mem, lhi_rank_place,
+    p.ranks = LHI_NEW(mem, lhi_rank_location,
                       (size_t)p.sites->n_groups * layout->pipeline);
-    p.spreads = LHI_NEW(mem, lhi_spread, layout->pipeline);
+    p.spreads = LHI_NEW(mem, lhi_stage_placement, layout->pipeline);
     p.used = LHI_NEW(mem, uint64_t, job->n_datacenters);
     if (!p.ranks || !p.spreads || !p.used)
         return lhi_fail_nomem(err);
     LHI_TRY(place_groups(&p, err));
-    LHI_TRY(find_spreads(&p, err));
-    *out = (lhi_places){p.sites, p.ranks, p.spreads};
+    LHI_TRY(find_stage_placements(&p, err));
+    *out = (lhi_layout_placement){p.sites, p.ranks, p.spreads};
     return LH_OK;
 }
 
@@ -350,14 +350,14 @@ void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
     *count = each + (chunk >= from && chunk < from + more);
 }
 
-const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout)
+const uint32_t *lhi_layers_requested(const lh_job *job, const lh_layout *layout)
 {
     uint64_t chunks = (uint64_t)layout->pipeline * layout->chunks_per_device;
     const lh_layout *asked = &job->layout;
     return asked->n_chunk_layers == chunks ? asked->chunk_layers : NULL;
 }
 
-uint32_t lhi_layers_least(const lh_job *job)
+uint32_t lhi_layers_requested_min(const lh_job *job)
 {
     const lh_layout *asked = &job->layout;
     uint32_t least = asked->n_chunk_layers ? UINT32_MAX : 1;
@@ -367,7 +367,7 @@ uint32_t lhi_layers_least(const lh_job *job)
     return least;
 }
 
-uint32_t lhi_layers_none(const lh_job *job)
+uint32_t lhi_layers_requested_empty_chunks(const lh_job *job)
 {
     const lh_layout *asked = &job->layout;
     uint32_t n = 0;
@@ -376,7 +376,7 @@ uint32_t lhi_layers_none(const lh_job *job)
     return n;
 }
 
-lh_mtp_place lhi_mtp_of_head(const lh_job *job)
+lh_mtp_location lhi_mtp_is_with_head(const lh_job *job)
 {
     return job->layout.mtp_chunk ? LH_MTP_ELSEWHERE : LH_MTP_WITH_HEAD;
 }
@@ -408,7 +408,7 @@ lh_status lhi_state_sites(const lh_job *job, const lh_layout *l, uint32_t zero,
                           uint32_t *sites, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_places places;
+    lhi_layout_placement places;
     lh_status status = mem ? lhi_layout_place(job, l, mem, &places, err)
                            : lhi_fail_nomem(err);
     for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++) {

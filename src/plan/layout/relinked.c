@@ -79,7 +79,7 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
         for (uint32_t b = 0; b < n; b++) {
             lh_wan *wan = &wans[(size_t)a * n + b];
             if (a == b ||
-                (!all && !lhi_one_link(job, change->from, change->to, a, b)))
+                (!all && !lhi_uses_same_link(job, change->from, change->to, a, b)))
                 continue;
             double value = change->value;
             if (change->relative)
@@ -150,7 +150,7 @@ static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
     return LH_OK;
 }
 
-lh_status lhi_changed_job(const lh_job *job, const lh_link_change *changes,
+lh_status lhi_job_override_links(const lh_job *job, const lh_link_change *changes,
                           uint32_t n_changes, lhi_arena *mem, lh_job *out,
                           lh_error *err)
 {
@@ -195,7 +195,7 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
 }
 
 /* Copies the times of the link with the same name. */
-static void patch_link(lh_link *link, const lh_pipeline *after)
+static void replace_link_time(lh_link *link, const lh_pipeline *after)
 {
     for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
         const lh_link *now = lh_pipeline_link(after, k);
@@ -209,7 +209,7 @@ static void patch_link(lh_link *link, const lh_pipeline *after)
 /* Copies a pipeline with the link times of another. Link times come from the
  * layout built with the new links; an elastic plan keeps its passes, groups and
  * shares. `after` is the ZeRO-1 layout on the new links. */
-static lh_status patch(const lh_job *job, const lhi_config *config,
+static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
                        const lh_plan_elastic *plan, const lh_pipeline *p,
                        const lh_pipeline *after, lhi_arena *mem,
                        lh_pipeline **out, lh_error *err)
@@ -228,10 +228,10 @@ static lh_status patch(const lh_job *job, const lhi_config *config,
     }
     for (uint32_t i = 0; i < desc.n_links; i++) {
         links[i] = desc.links[i];
-        patch_link(&links[i], after);
+        replace_link_time(&links[i], after);
     }
-    LHI_TRY(lhi_layout_sharded(job, config, sharded, err));
-    LHI_TRY(lhi_shares_sent(after, sharded, plan, mem, chunks, &ops,
+    LHI_TRY(lhi_layout_compute_sharded_times(job, config, sharded, err));
+    LHI_TRY(lhi_elastic_compute_communication(after, sharded, plan, mem, chunks, &ops,
                             &desc.n_dp_ops, err));
     desc.chunks = chunks;
     desc.links = links;
@@ -241,14 +241,14 @@ static lh_status patch(const lh_job *job, const lhi_config *config,
     return status;
 }
 
-lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
+lh_status lhi_pipeline_override_links(const lh_job *before, const lh_job *job,
                                const lh_choice *choice,
                                const lh_pipeline *pipeline, lhi_arena *mem,
                                lh_pipeline **out, int64_t *after_ns,
                                lh_error *err)
 {
-    lhi_config config = lhi_config_of(choice);
-    lhi_built old, new;
+    lhi_config config = lhi_config_from_choice(choice);
+    lhi_built_layout old, new;
     LHI_TRY(lhi_layout_build(job, &config, &new, err));
     *after_ns = new.optimizer_ns + new.overhead_ns;
     if (!choice->elastic) {
@@ -261,7 +261,7 @@ lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
                      old.optimizer_ns - old.overhead_ns;
         lh_pipeline_free(old.pipeline);
         lh_job plain = lhi_config_job(job, &config);
-        status = patch(&plain, &config, choice->elastic, pipeline, new.pipeline,
+        status = replace_link_times(&plain, &config, choice->elastic, pipeline, new.pipeline,
                        mem, out, err);
     }
     lh_pipeline_free(new.pipeline);

@@ -10,7 +10,7 @@
 /* Builds a job that shares all but links and profile with `job`, which must
  * outlive it; new data is in `mem`. Profile measurements on a link scale with
  * the job's own values. LH_EINVAL: a value outside a job's limits. */
-lh_status lhi_changed_job(const lh_job *job, const lh_link_change *changes,
+lh_status lhi_job_override_links(const lh_job *job, const lh_link_change *changes,
                           uint32_t n_changes, lhi_arena *mem, lh_job *out,
                           lh_error *err);
 
@@ -21,7 +21,7 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
 /* Builds the choice's pipeline for `job`, which has other links, from
  * `pipeline`, the choice's pipeline for `before`. *after_ns: time after it in
  * an iteration. Release with lh_pipeline_free(). */
-lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
+lh_status lhi_pipeline_override_links(const lh_job *before, const lh_job *job,
                                const lh_choice *choice,
                                const lh_pipeline *pipeline, lhi_arena *mem,
                                lh_pipeline **out, int64_t *after_ns,

@@ -8,9 +8,9 @@
  * both; a new entry replaces the old one. */
 enum {
     CHUNKS = 64,
-    BEGINNINGS = 8,
+    FIRST_LAYERS = 8,
     SIZES = 4,
-    PLACES = CHUNKS * BEGINNINGS * SIZES,
+    N_ENTRIES = CHUNKS * FIRST_LAYERS * SIZES,
 };
 
 /* A cached chunk cost. */
@@ -20,16 +20,16 @@ typedef struct entry {
 } entry;
 
 /* Cache for one layout. */
-struct lhi_known {
+struct lhi_build_cache {
     lhi_arena *mem;
     bool placed;
-    lhi_places places;
-    entry entries[PLACES];
+    lhi_layout_placement places;
+    entry entries[N_ENTRIES];
 };
 
-lh_status lhi_known_make(lhi_known **out, lh_error *err)
+lh_status lhi_build_cache_make(lhi_build_cache **out, lh_error *err)
 {
-    lhi_known *known = calloc(1, sizeof *known);
+    lhi_build_cache *known = calloc(1, sizeof *known);
     if (!known)
         return lhi_fail_nomem(err);
     known->mem = lhi_arena_make(0);
@@ -41,7 +41,7 @@ lh_status lhi_known_make(lhi_known **out, lh_error *err)
     return LH_OK;
 }
 
-void lhi_known_free(lhi_known *known)
+void lhi_build_cache_free(lhi_build_cache *known)
 {
     if (!known)
         return;
@@ -49,8 +49,8 @@ void lhi_known_free(lhi_known *known)
     free(known);
 }
 
-lh_status lhi_known_places(lhi_known *known, const lh_job *job,
-                           const lh_layout *layout, lhi_places *out,
+lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
+                           const lh_layout *layout, lhi_layout_placement *out,
                            lh_error *err)
 {
     if (!known->placed)
@@ -60,16 +60,16 @@ lh_status lhi_known_places(lhi_known *known, const lh_job *job,
     return LH_OK;
 }
 
-static uint32_t place_of(uint32_t chunk, uint32_t first, uint32_t layers)
+static uint32_t entry_index(uint32_t chunk, uint32_t first, uint32_t layers)
 {
-    return (chunk % CHUNKS * BEGINNINGS + first % BEGINNINGS) * SIZES +
+    return (chunk % CHUNKS * FIRST_LAYERS + first % FIRST_LAYERS) * SIZES +
            layers % SIZES;
 }
 
-bool lhi_known_cost(const lhi_known *known, uint32_t chunk, uint32_t first,
+bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk, uint32_t first,
                     uint32_t layers, lh_cost *out)
 {
-    const entry *e = &known->entries[place_of(chunk, first, layers)];
+    const entry *e = &known->entries[entry_index(chunk, first, layers)];
     if (!layers || e->chunk != chunk || e->first != first ||
         e->layers != layers)
         return false;
@@ -77,9 +77,9 @@ bool lhi_known_cost(const lhi_known *known, uint32_t chunk, uint32_t first,
     return true;
 }
 
-void lhi_known_keep(lhi_known *known, uint32_t chunk, uint32_t first,
+void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk, uint32_t first,
                     uint32_t layers, const lh_cost *cost)
 {
-    known->entries[place_of(chunk, first, layers)] =
+    known->entries[entry_index(chunk, first, layers)] =
         (entry){chunk, first, layers, *cost};
 }

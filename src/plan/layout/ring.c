@@ -28,7 +28,7 @@ static double time_of(const ring *r, double ns_per_byte, double latency)
 }
 
 /* Returns the duration of the slowest step. */
-static double one_step(const ring *r, const uint32_t *order)
+static double compute_step_ns(const ring *r, const uint32_t *order)
 {
     double slow = 0, late = 0;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -45,7 +45,7 @@ static void search(ring *r, uint32_t placed, double slow, double late)
 {
     uint32_t last = r->order[placed - 1];
     if (placed == r->n) {
-        double ns = one_step(r, r->order);
+        double ns = compute_step_ns(r, r->order);
         if (ns < r->best_ns) {
             r->best_ns = ns;
             memcpy(r->best, r->order, r->n * sizeof *r->best);
@@ -93,12 +93,12 @@ static uint32_t find_slowest(const ring *r)
 }
 
 /* Moves the datacenter at `from` to the position where the ring is fastest. */
-static bool put_better(ring *r, uint32_t from)
+static bool move_to_best_position(ring *r, uint32_t from)
 {
     uint32_t best = from;
     for (uint32_t to = 0; to < r->n; to++) {
         move(r->order, from, to);
-        double ns = one_step(r, r->order);
+        double ns = compute_step_ns(r, r->order);
         if (ns < r->best_ns) {
             r->best_ns = ns;
             best = to;
@@ -110,7 +110,7 @@ static bool put_better(ring *r, uint32_t from)
 }
 
 /* Builds a nearest-neighbour order. */
-static void order_by_nearest(ring *r)
+static void build_nearest_neighbour_order(ring *r)
 {
     for (uint32_t i = 1; i < r->n; i++) {
         uint32_t last = r->order[i - 1], best = i;
@@ -128,14 +128,14 @@ static void order_by_nearest(ring *r)
 }
 
 /* Local search: moves an end of the slowest link while that helps. */
-static void improve(ring *r)
+static void improve_slowest_link(ring *r)
 {
-    double listed = one_step(r, r->order);
-    order_by_nearest(r);
-    r->best_ns = one_step(r, r->order);
+    double listed = compute_step_ns(r, r->order);
+    build_nearest_neighbour_order(r);
+    r->best_ns = compute_step_ns(r, r->order);
     for (uint32_t round = 0; round < r->n; round++) {
         uint32_t at = find_slowest(r);
-        if (!put_better(r, at) && !put_better(r, (at + 1) % r->n))
+        if (!move_to_best_position(r, at) && !move_to_best_position(r, (at + 1) % r->n))
             break;
     }
     if (!(r->best_ns < listed))
@@ -145,7 +145,7 @@ static void improve(ring *r)
 
 /* Checks a lower bound: in any ring, each datacenter has one incoming and one
  * outgoing link. */
-static bool cannot_be_better(const ring *r)
+static bool is_at_lower_bound(const ring *r)
 {
     double slow = 0, late = 0;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -158,7 +158,7 @@ static bool cannot_be_better(const ring *r)
         slow = fmax(slow, out);
         late = fmax(late, soon);
     }
-    return one_step(r, r->order) <= time_of(r, slow, late);
+    return compute_step_ns(r, r->order) <= time_of(r, slow, late);
 }
 
 static lh_status read_links(ring *r, const lh_job *job,
@@ -166,14 +166,14 @@ static lh_status read_links(ring *r, const lh_job *job,
                             lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
-                               .constants = lhi_constants_of(job)};
-    lhi_busiest known = {0};
+                               .constants = lhi_find_cost_constants(job)};
+    lhi_ecmp_cache known = {0};
     for (uint32_t i = 0; i < r->n; i++)
         for (uint32_t j = 0; j < r->n; j++) {
             lh_cost_path path;
             if (i == j)
                 continue;
-            LHI_TRY(lhi_between(job, sites[i].datacenter, sites[j].datacenter,
+            LHI_TRY(lhi_compute_inter_datacenter_path(job, sites[i].datacenter, sites[j].datacenter,
                                 concurrent, &options, &known, &path, err));
             r->ns_per_byte[(size_t)i * r->n + j] = 1e9 / path.bytes_per_s;
             r->latency[(size_t)i * r->n + j] = path.latency_ns;
@@ -197,13 +197,13 @@ static lh_status find_order(ring *r, const lh_job *job, lh_cost_site *sites,
     LHI_TRY(read_links(r, job, sites, concurrent, err));
     for (uint32_t i = 0; i < n; i++)
         r->order[i] = r->best[i] = i;
-    if (cannot_be_better(r))
+    if (is_at_lower_bound(r))
         return LH_OK;
     r->best_ns = INFINITY;
     if (n <= MOST_EXACT)
         search(r, 1, 0, 0);
     else
-        improve(r);
+        improve_slowest_link(r);
     memcpy(listed, sites, n * sizeof *sites);
     for (uint32_t i = 0; i < n; i++)
         sites[i] = listed[r->best[i]];

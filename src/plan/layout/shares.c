@@ -18,45 +18,45 @@
 
 /* Computes the layer-by-layer times of one chunk. */
 static lh_status time_chunk(const lh_job *job, const lhi_config *config,
-                            const lhi_spread *spread, uint32_t chunk,
-                            lhi_busiest *known, lhi_chunk_sharded *out,
+                            const lhi_stage_placement *spread, uint32_t chunk,
+                            lhi_ecmp_cache *known, lhi_chunk_sharded *out,
                             lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    lh_cost_slice slice = lhi_config_slice(job, config, spread, chunk);
+    lh_cost_layer_range slice = lhi_config_slice(job, config, spread, chunk);
     *out = (lhi_chunk_sharded){0};
     for (uint32_t i = 0; i < spread->n_sites; i++) {
-        lhi_sharded times;
+        lhi_sharding_times times;
         lhi_chunk_sharded here;
-        if (lhi_spread_repeats(job, &config->layout, spread, i))
+        if (lhi_stage_placement_repeats(job, &config->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_sharded_time(job, &config->layout, &slice, &options, known,
+        LHI_TRY(lhi_compute_sharding_times(job, &config->layout, &slice, &options, known,
                                  &times, err));
-        LHI_TRY(lhi_whole(times.gather, "an all-gather", &here.gather_ns, err));
+        LHI_TRY(lhi_round_up_checked(times.gather, "an all-gather", &here.gather_ns, err));
         LHI_TRY(
-            lhi_whole(times.reduce, "a reduce-scatter", &here.scatter_ns, err));
-        out->gather_ns = lhi_most(out->gather_ns, here.gather_ns);
-        out->scatter_ns = lhi_most(out->scatter_ns, here.scatter_ns);
+            lhi_round_up_checked(times.reduce, "a reduce-scatter", &here.scatter_ns, err));
+        out->gather_ns = lhi_max_int64(out->gather_ns, here.gather_ns);
+        out->scatter_ns = lhi_max_int64(out->scatter_ns, here.scatter_ns);
     }
     return LH_OK;
 }
 
-lh_status lhi_layout_sharded(const lh_job *job, const lhi_config *config,
+lh_status lhi_layout_compute_sharded_times(const lh_job *job, const lhi_config *config,
                              lhi_chunk_sharded *chunks, lh_error *err)
 {
     const lh_layout *l = &config->layout;
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
-    lhi_busiest known = {0};
-    lhi_places places;
+    lhi_ecmp_cache known = {0};
+    lhi_layout_placement places;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_place(job, l, mem, &places, err);
     for (uint32_t c = 0; status == LH_OK && c < n_chunks; c++)
         status = time_chunk(job, config,
-                            &places.spreads[lhi_config_device(config, c)], c,
+                            &places.stages[lhi_config_device(config, c)], c,
                             &known, &chunks[c], err);
     lhi_arena_free(mem);
     return status;
@@ -72,8 +72,8 @@ static lhi_elastic_times times_of(const lh_chunk *plain,
         t.gather_ns = plain->all_gather_ns + latency;
     if (plain->reduce_scatter_ns > 0)
         t.scatter_ns = plain->reduce_scatter_ns + latency;
-    t.sharded_gather_ns = lhi_most(t.gather_ns, sharded->gather_ns);
-    t.sharded_scatter_ns = lhi_most(t.scatter_ns, sharded->scatter_ns);
+    t.sharded_gather_ns = lhi_max_int64(t.gather_ns, sharded->gather_ns);
+    t.sharded_scatter_ns = lhi_max_int64(t.scatter_ns, sharded->scatter_ns);
     return t;
 }
 
@@ -86,13 +86,13 @@ static void set_ends(const lh_elastic_case *g, const lh_elastic_plan *plan,
         chunk->dp_latency_ns = 0;
     if (!first)
         return;
-    chunk->all_gather_ns = lhi_elastic_whole_ns(
+    chunk->all_gather_ns = lhi_elastic_compute_chunk_ns(
         t->gather_ns, t->sharded_gather_ns, plan->params_p, g->params);
-    chunk->reduce_scatter_ns = lhi_elastic_whole_ns(
+    chunk->reduce_scatter_ns = lhi_elastic_compute_chunk_ns(
         t->scatter_ns, t->sharded_scatter_ns, plan->params_g, g->params);
 }
 
-lh_status lhi_shares_sent(const lh_pipeline *plain,
+lh_status lhi_elastic_compute_communication(const lh_pipeline *plain,
                           const lhi_chunk_sharded *sharded,
                           const lh_plan_elastic *plan, lhi_arena *mem,
                           lh_chunk *chunks, lh_dp_op **ops, uint32_t *n_ops,
@@ -122,7 +122,7 @@ lh_status lhi_shares_sent(const lh_pipeline *plain,
     for (uint32_t c = 0; c < n; c++)
         times[c] = times_of(lh_pipeline_chunk(plain, c), &sharded[c],
                             shares.params_g > 0);
-    LHI_TRY(lhi_elastic_operations(&g, &shares, times, ops, n_ops, err));
+    LHI_TRY(lhi_elastic_build_operations(&g, &shares, times, ops, n_ops, err));
     for (uint32_t c = 0; c < n; c++)
         set_ends(&g, &shares, &times[c], c < P, &chunks[c]);
     return LH_OK;

@@ -9,18 +9,18 @@
 #include <string.h>
 
 /* Enumeration state. */
-typedef struct finder {
-    lhi_site_case c;
-    lhi_busiest busiest;
+typedef struct timeline_index {
+    lhi_placement_case c;
+    lhi_ecmp_cache busiest;
     lhi_arena *work; /* scratch, freed at the end */
     lh_outermost want;
     const lh_sites *given;
-    lhi_draft *kept[LHI_MOST_SITES]; /* by ns, then in order of discovery */
+    lhi_placement_draft *kept[LHI_MOST_SITES]; /* by ns, then in order of discovery */
     bool always[LHI_MOST_SITES];
     uint32_t n_kept;
     uint64_t *seen; /* hashes of canonical drafts; 0: free */
     uint32_t n_seen, seen_room;
-} finder;
+} placement_search;
 
 /* Classifies a placement by its group and part counts; every group has at least
  * one part. */
@@ -46,7 +46,7 @@ static uint64_t mix(uint64_t hash, uint32_t value)
     return (hash ^ value) * UINT64_C(1099511628211);
 }
 
-static uint64_t hash_of(const lhi_draft *d)
+static uint64_t hash_of(const lhi_placement_draft *d)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (uint32_t g = 0; g < d->n_groups; g++) {
@@ -58,7 +58,7 @@ static uint64_t hash_of(const lhi_draft *d)
 }
 
 /* Inserts a hash; false if it was present. */
-static bool put_hash(uint64_t *table, uint32_t room, uint64_t hash)
+static bool insert_hash(uint64_t *table, uint32_t room, uint64_t hash)
 {
     uint32_t at = (uint32_t)(hash >> 32) & (room - 1);
     while (table[at] && table[at] != hash)
@@ -69,7 +69,7 @@ static bool put_hash(uint64_t *table, uint32_t room, uint64_t hash)
 }
 
 /* Checks a placement's hash against the known ones; *is_new: first time. */
-static lh_status see(finder *f, uint64_t hash, bool *is_new, lh_error *err)
+static lh_status check_duplicate(placement_search *f, uint64_t hash, bool *is_new, lh_error *err)
 {
     if (2 * f->n_seen >= f->seen_room) {
         uint32_t room = f->seen_room ? 2 * f->seen_room : 256;
@@ -78,11 +78,11 @@ static lh_status see(finder *f, uint64_t hash, bool *is_new, lh_error *err)
             return lhi_fail_nomem(err);
         for (uint32_t i = 0; i < f->seen_room; i++)
             if (f->seen[i])
-                put_hash(table, room, f->seen[i]);
+                insert_hash(table, room, f->seen[i]);
         f->seen = table;
         f->seen_room = room;
     }
-    *is_new = put_hash(f->seen, f->seen_room, hash);
+    *is_new = insert_hash(f->seen, f->seen_room, hash);
     f->n_seen += *is_new;
     return LH_OK;
 }
@@ -90,7 +90,7 @@ static lh_status see(finder *f, uint64_t hash, bool *is_new, lh_error *err)
 /* ---- kept placements ---- */
 
 /* Returns the index of the worst placement that may be dropped, or n_kept. */
-static uint32_t find_worst(const finder *f)
+static uint32_t find_worst(const placement_search *f)
 {
     for (uint32_t i = f->n_kept; i > 0; i--)
         if (!f->always[i - 1])
@@ -99,10 +99,10 @@ static uint32_t find_worst(const finder *f)
 }
 
 /* Keeps a placement if it is among the best, or if `always`. */
-static lh_status keep_draft(finder *f, const lhi_draft *d, bool always,
+static lh_status keep_draft(placement_search *f, const lhi_placement_draft *d, bool always,
                             lh_error *err)
 {
-    lhi_draft *copy;
+    lhi_placement_draft *copy;
     if (f->n_kept == LHI_MOST_SITES) {
         uint32_t worst = find_worst(f);
         if (f->kept[worst]->ns <= d->ns && !always)
@@ -113,7 +113,7 @@ static lh_status keep_draft(finder *f, const lhi_draft *d, bool always,
                 (f->n_kept - worst) * sizeof *f->kept);
         memmove(f->always + worst, f->always + worst + 1,
                 (f->n_kept - worst) * sizeof *f->always);
-    } else if (!(copy = LHI_NEW(f->work, lhi_draft, 1))) {
+    } else if (!(copy = LHI_NEW(f->work, lhi_placement_draft, 1))) {
         return lhi_fail_nomem(err);
     }
     *copy = *d;
@@ -130,7 +130,7 @@ static lh_status keep_draft(finder *f, const lhi_draft *d, bool always,
 /* ---- candidates ---- */
 
 /* Checks whether the job allows the placement's outermost parallelism. */
-static bool is_wanted(const finder *f, const lhi_draft *d)
+static bool is_allowed(const placement_search *f, const lhi_placement_draft *d)
 {
     const lh_layout *l = f->c.layout;
     bool crosses = false, longest_fits = true;
@@ -141,7 +141,7 @@ static bool is_wanted(const finder *f, const lhi_draft *d)
         longest_fits = longest_fits && n <= l->pipeline;
     }
     for (uint32_t i = 0; i < d->n_parts; i++)
-        units += f->c.units[d->site[i]];
+        units += f->c.capacity[d->site[i]];
     if (d->n_groups > l->data || !longest_fits ||
         units < (uint64_t)l->pipeline * l->data)
         return false;
@@ -158,33 +158,33 @@ static bool is_wanted(const finder *f, const lhi_draft *d)
 }
 
 /* Takes a complete placement unless it is a duplicate. */
-static lh_status take_complete(finder *f, lhi_draft *d, bool always,
+static lh_status add_complete(placement_search *f, lhi_placement_draft *d, bool always,
                                lh_error *err)
 {
-    lhi_draft canonical;
+    lhi_placement_draft canonical;
     bool is_new;
-    lhi_sites_canonical(&f->c, d, &canonical);
-    LHI_TRY(see(f, hash_of(&canonical), &is_new, err));
+    lhi_placement_make_canonical(&f->c, d, &canonical);
+    LHI_TRY(check_duplicate(f, hash_of(&canonical), &is_new, err));
     if (!is_new)
         return LH_OK;
-    LHI_TRY(lhi_sites_rank(&f->c, &f->busiest, d, err));
+    LHI_TRY(lhi_placement_estimate(&f->c, &f->busiest, d, err));
     return keep_draft(f, d, always, err);
 }
 
 /* Completes a draft in every way and takes the results. */
-static lh_status take_open(void *context, const lhi_draft *open, lh_error *err)
+static lh_status add_completions(void *context, const lhi_placement_draft *open, lh_error *err)
 {
-    finder *f = context;
-    lhi_draft d;
-    if (!is_wanted(f, open))
+    placement_search *f = context;
+    lhi_placement_draft d;
+    if (!is_allowed(f, open))
         return LH_OK;
     for (uint32_t split = 0; split < LHI_SPLITS; split++) {
-        if (!lhi_sites_fit(&f->c, open, split, &d)) {
+        if (!lhi_placement_fill_draft(&f->c, open, split, &d)) {
             if (split == 0)
                 return LH_OK;
             continue;
         }
-        LHI_TRY(take_complete(f, &d, false, err));
+        LHI_TRY(add_complete(f, &d, false, err));
     }
     return LH_OK;
 }
@@ -192,10 +192,10 @@ static lh_status take_open(void *context, const lhi_draft *open, lh_error *err)
 /* Extends a draft recursively: every unused datacenter either continues the
  * last group or begins a new one. Groups are in the order of their first
  * datacenter. */
-static lh_status take_all(finder *f, lhi_draft *d, bool *used, lh_error *err)
+static lh_status extend_groups(placement_search *f, lhi_placement_draft *d, bool *used, lh_error *err)
 {
     for (uint32_t s = 0; s < f->c.job->n_datacenters; s++) {
-        if (used[s] || !f->c.units[s])
+        if (used[s] || !f->c.capacity[s])
             continue;
         used[s] = true;
         d->site[d->n_parts] = s;
@@ -210,9 +210,9 @@ static lh_status take_all(finder *f, lhi_draft *d, bool *used, lh_error *err)
                 d->from[d->n_groups - 1] = d->n_parts - 1;
             }
             d->from[d->n_groups] = d->n_parts;
-            if (!lhi_sites_is_copy(&f->c, d))
-                LHI_TRY(take_open(f, d, err));
-            LHI_TRY(take_all(f, d, used, err));
+            if (!lhi_placement_is_symmetric_copy(&f->c, d))
+                LHI_TRY(add_completions(f, d, err));
+            LHI_TRY(extend_groups(f, d, used, err));
             d->n_groups -= begins;
             d->from[d->n_groups] = d->n_parts - begins;
         }
@@ -223,7 +223,7 @@ static lh_status take_all(finder *f, lhi_draft *d, bool *used, lh_error *err)
     return LH_OK;
 }
 
-static bool to_draft(const lh_sites *sites, lhi_draft *d)
+static bool to_draft(const lh_sites *sites, lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
     d->from[0] = 0;
@@ -244,27 +244,27 @@ static bool to_draft(const lh_sites *sites, lhi_draft *d)
 }
 
 /* The default placement of a layout without sites is always included. */
-static lh_status take_defaults(finder *f, lh_error *err)
+static lh_status add_defaults(placement_search *f, lh_error *err)
 {
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
         lh_layout l = *f->c.layout;
         const lh_sites *sites;
-        lhi_draft d;
+        lhi_placement_draft d;
         l.outermost = (lh_outermost)o;
         lh_status status =
             lhi_sites_default(f->c.job, &l, f->work, &sites, err);
         if (status == LH_EUNSUPPORTED)
             continue;
         LHI_TRY(status);
-        if (to_draft(sites, &d) && is_wanted(f, &d))
-            LHI_TRY(take_complete(f, &d, true, err));
+        if (to_draft(sites, &d) && is_allowed(f, &d))
+            LHI_TRY(add_complete(f, &d, true, err));
     }
     return LH_OK;
 }
 
 /* ---- result list ---- */
 
-static lh_status to_sites(const lhi_draft *d, lhi_arena *mem, lh_sites *out,
+static lh_status to_sites(const lhi_placement_draft *d, lhi_arena *mem, lh_sites *out,
                           lh_error *err)
 {
     lh_site_group *groups = LHI_NEW(mem, lh_site_group, d->n_groups);
@@ -281,14 +281,14 @@ static lh_status to_sites(const lhi_draft *d, lhi_arena *mem, lh_sites *out,
 }
 
 /* Fills the case: capacity, speed and symmetries. */
-static lh_status make_case(finder *f, lh_error *err)
+static lh_status make_case(placement_search *f, lh_error *err)
 {
-    lhi_site_case *c = &f->c;
+    lhi_placement_case *c = &f->c;
     uint32_t n = c->job->n_datacenters;
     c->group = lhi_group_size(c->layout);
-    c->units = LHI_NEW(f->work, uint32_t, n);
+    c->capacity = LHI_NEW(f->work, uint32_t, n);
     c->speed = LHI_NEW(f->work, double, n);
-    if (!c->units || !c->speed)
+    if (!c->capacity || !c->speed)
         return lhi_fail_nomem(err);
     c->same_speed = true;
     c->flops = lh_cost_iteration_flops(c->job);
@@ -296,33 +296,33 @@ static lh_status make_case(finder *f, lh_error *err)
     for (uint32_t i = 0; i < n; i++) {
         const lh_gpu *gpu = &c->job->datacenters[i].gpu;
         double share = gpu->efficiency > 0 ? gpu->efficiency : 0.5;
-        c->units[i] = c->job->datacenters[i].gpus / c->group;
+        c->capacity[i] = c->job->datacenters[i].gpus / c->group;
         c->speed[i] =
-            lhi_gpu_most_flops_per_s(gpu, c->job->framework.fp8) * share;
+            lhi_gpu_max_flops_per_s(gpu, c->job->framework.fp8) * share;
         c->same_speed = c->same_speed && !(c->speed[i] < c->speed[0]) &&
                         !(c->speed[i] > c->speed[0]);
     }
-    return lhi_sites_symmetries(c, f->work, err);
+    return lhi_placement_find_symmetries(c, f->work, err);
 }
 
-static lh_status find_drafts(finder *f, lh_error *err)
+static lh_status find_drafts(placement_search *f, lh_error *err)
 {
     bool used[LH_MAX_DATACENTERS] = {false};
-    lhi_draft d = {0};
+    lhi_placement_draft d = {0};
     LHI_TRY(make_case(f, err));
     if (f->given) {
         if (!to_draft(f->given, &d))
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "layout.sites: more than %d parts", LHI_MOST_PARTS);
-        return take_open(f, &d, err);
+        return add_completions(f, &d, err);
     }
-    LHI_TRY(take_defaults(f, err));
+    LHI_TRY(add_defaults(f, err));
     if (f->c.job->n_datacenters <= LHI_MOST_EXHAUSTIVE)
-        return take_all(f, &d, used, err);
-    return lhi_sites_many(&f->c, f->work, take_open, f, err);
+        return extend_groups(f, &d, used, err);
+    return lhi_placement_generate_heuristic(&f->c, f->work, add_completions, f, err);
 }
 
-static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
+static lh_status find_list(placement_search *f, lhi_arena *mem, const lh_sites **list,
                            uint32_t *n, lh_error *err)
 {
     LHI_TRY(find_drafts(f, err));
@@ -346,11 +346,11 @@ static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
     return LH_OK;
 }
 
-lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
+lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
                          lhi_arena *mem, const lh_sites **list, uint32_t *n,
                          lh_error *err)
 {
-    finder f = {.c = {.job = job, .layout = layout},
+    placement_search f = {.c = {.job = job, .layout = layout},
                 .want = job->layout.outermost,
                 .given = job->layout.sites};
     /* With one datacenter all variants order the same GPUs in the same way. */
@@ -412,12 +412,12 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
         if (!e)
             return lhi_fail_nomem(err);
         *e = key;
-        LHI_TRY(lhi_sites_find(store->job, layout, store->mem, &e->list, &e->n,
+        LHI_TRY(lhi_placement_search(store->job, layout, store->mem, &e->list, &e->n,
                                err));
         e->next = store->buckets[bucket];
         store->buckets[bucket] = e;
     }
     *list = e->list;
-    *n = e->n < LHI_TRIED_SITES ? e->n : LHI_TRIED_SITES;
+    *n = e->n < LHI_MAX_TRIED_PLACEMENTS ? e->n : LHI_MAX_TRIED_PLACEMENTS;
     return LH_OK;
 }

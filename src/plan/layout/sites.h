@@ -13,11 +13,11 @@
  * placement, then the others by estimated time. Placements equal by symmetry
  * occur once. They are in `mem`. *n is 0 if there is none, which is not an
  * error: lhi_layout_place() without sites reports the reason. */
-lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
+lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
                          lhi_arena *mem, const lh_sites **list, uint32_t *n,
                          lh_error *err);
 
-#define LHI_TRIED_SITES 8
+#define LHI_MAX_TRIED_PLACEMENTS 8
 
 /* Store with the first LHI_MAX_TRIED_PLACEMENTS entries of these lists, found
  * once per set of degrees: a list depends only on the GPUs per pipeline rank,

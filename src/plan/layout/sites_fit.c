@@ -4,28 +4,28 @@
 #include "plan/layout/sites_own.h"
 
 /* State while filling a draft. */
-typedef struct fit {
-    const lhi_site_case *c;
-    const lhi_draft *open;
-    lhi_draft *out;
-} fit;
+typedef struct draft_filler {
+    const lhi_placement_case *c;
+    const lhi_placement_draft *open;
+    lhi_placement_draft *out;
+} draft_filler;
 
 /* Returns the stages that fit in a part with r replicas each; 0: none, or fewer
  * than required. */
-static uint32_t room_for(const fit *f, uint32_t part, uint32_t r)
+static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part, uint32_t r)
 {
-    uint64_t room = f->c->units[f->open->site[part]] / r;
+    uint64_t room = f->c->capacity[f->open->site[part]] / r;
     uint32_t given = f->open->stages[part], P = f->c->layout->pipeline;
     if (given)
         return room >= given ? given : 0;
     return (uint32_t)(room < P ? room : P);
 }
 
-static bool has_room(const fit *f, uint32_t group, uint32_t r)
+static bool has_capacity(const draft_filler *f, uint32_t group, uint32_t r)
 {
     uint64_t all = 0, least = 0;
     for (uint32_t i = f->open->from[group]; i < f->open->from[group + 1]; i++) {
-        uint32_t room = room_for(f, i, r);
+        uint32_t room = count_fitting_stages(f, i, r);
         if (!room)
             return false;
         all += room;
@@ -36,12 +36,12 @@ static bool has_room(const fit *f, uint32_t group, uint32_t r)
 
 /* Returns the most replicas, up to `most`, that fit in a group; fewer always
  * fit. */
-static uint32_t most_replicas(const fit *f, uint32_t group, uint32_t most)
+static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group, uint32_t most)
 {
     uint32_t fits = 0, over = most + 1;
     while (over - fits > 1) {
         uint32_t half = fits + (over - fits) / 2;
-        if (has_room(f, group, half))
+        if (has_capacity(f, group, half))
             fits = half;
         else
             over = half;
@@ -50,19 +50,19 @@ static uint32_t most_replicas(const fit *f, uint32_t group, uint32_t most)
 }
 
 /* Shares replicas evenly, limited by capacity. */
-static bool share_replicas(const fit *f)
+static bool share_replicas(const draft_filler *f)
 {
     uint32_t left = f->c->layout->data, n_open = 0, most[LHI_MOST_PARTS];
     for (uint32_t g = 0; g < f->open->n_groups; g++) {
         uint32_t given = f->open->replicas[g];
         f->out->replicas[g] = given;
         n_open += !given;
-        if (given > left || (given && !has_room(f, g, given)))
+        if (given > left || (given && !has_capacity(f, g, given)))
             return false;
         left -= given;
     }
     for (uint32_t g = 0; g < f->open->n_groups; g++)
-        most[g] = f->open->replicas[g] ? 0 : most_replicas(f, g, left);
+        most[g] = f->open->replicas[g] ? 0 : compute_max_replicas(f, g, left);
     for (; n_open; n_open--) {
         uint32_t least = UINT32_MAX;
         for (uint32_t g = 0; g < f->open->n_groups; g++)
@@ -82,7 +82,7 @@ static bool share_replicas(const fit *f)
 
 /* Fills parts to capacity, in order or from the end; each gets at least one
  * stage. */
-static void fill_stages(const fit *f, uint32_t group, bool backward)
+static void fill_stages(const draft_filler *f, uint32_t group, bool backward)
 {
     uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;
     uint32_t left = f->c->layout->pipeline;
@@ -90,7 +90,7 @@ static void fill_stages(const fit *f, uint32_t group, bool backward)
         left -= f->open->stages[a + i] ? f->open->stages[a + i] : 1;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t part = a + (backward ? n - 1 - i : i);
-        uint32_t room = room_for(f, part, f->out->replicas[group]);
+        uint32_t room = count_fitting_stages(f, part, f->out->replicas[group]);
         if (f->open->stages[part]) {
             f->out->stages[part] = f->open->stages[part];
             continue;
@@ -103,7 +103,7 @@ static void fill_stages(const fit *f, uint32_t group, bool backward)
 
 /* Shares stages in proportion to weights, at least one each, limited by
  * capacity: repeatedly adds one to the part with the least per weight. */
-static void share(const fit *f, uint32_t group, const double *weights)
+static void share(const draft_filler *f, uint32_t group, const double *weights)
 {
     uint32_t a = f->open->from[group], z = f->open->from[group + 1];
     uint32_t left = f->c->layout->pipeline;
@@ -114,7 +114,7 @@ static void share(const fit *f, uint32_t group, const double *weights)
     for (; left; left--) {
         uint32_t to = z;
         for (uint32_t i = a; i < z; i++) {
-            if (f->out->stages[i] >= room_for(f, i, f->out->replicas[group]))
+            if (f->out->stages[i] >= count_fitting_stages(f, i, f->out->replicas[group]))
                 continue;
             if (to == z ||
                 (f->out->stages[i] + 1) / weights[f->open->site[i]] <
@@ -126,11 +126,11 @@ static void share(const fit *f, uint32_t group, const double *weights)
 }
 
 /* Splits a group's stages in way `split`. */
-static void cut(const fit *f, uint32_t group, uint32_t split)
+static void split_stages(const draft_filler *f, uint32_t group, uint32_t split)
 {
     double weights[LH_MAX_DATACENTERS];
     for (uint32_t i = 0; i < f->c->job->n_datacenters; i++)
-        weights[i] = split == 2   ? f->c->units[i] + 1e-9
+        weights[i] = split == 2   ? f->c->capacity[i] + 1e-9
                      : split == 3 ? 1
                                   : f->c->speed[i];
     if (split < 2)
@@ -139,10 +139,10 @@ static void cut(const fit *f, uint32_t group, uint32_t split)
         share(f, group, weights);
 }
 
-bool lhi_sites_fit(const lhi_site_case *c, const lhi_draft *open,
-                   uint32_t split, lhi_draft *out)
+bool lhi_placement_fill_draft(const lhi_placement_case *c, const lhi_placement_draft *open,
+                   uint32_t split, lhi_placement_draft *out)
 {
-    fit f = {c, open, out};
+    draft_filler f = {c, open, out};
     if (split == 4 && c->same_speed)
         return false; /* same as split 3 */
     out->n_groups = open->n_groups;
@@ -154,6 +154,6 @@ bool lhi_sites_fit(const lhi_site_case *c, const lhi_draft *open,
     if (!share_replicas(&f))
         return false;
     for (uint32_t g = 0; g < open->n_groups; g++)
-        cut(&f, g, split);
+        split_stages(&f, g, split);
     return true;
 }

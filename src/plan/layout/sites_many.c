@@ -9,19 +9,19 @@
 enum { MOST_ORDERS = 8, FEWER_ORDERS = 2, MOST_ROUNDS = 4, VERY_MANY = 16 };
 
 /* State for one list. */
-typedef struct many {
-    const lhi_site_case *c;
+typedef struct placement_generator {
+    const lhi_placement_case *c;
     uint32_t n;
     uint32_t *site; /* datacenters with capacity for a rank */
     double *hop;    /* [i * n + j]: from site[i] to site[j] */
     uint32_t *order, *best, *cluster;
     bool *used;
     double best_ns;
-    lh_status (*take)(void *context, const lhi_draft *d, lh_error *err);
+    lh_status (*take)(void *context, const lhi_placement_draft *d, lh_error *err);
     void *context;
-} many;
+} placement_generator;
 
-static double length_of(const many *m, const uint32_t *order)
+static double length_of(const placement_generator *m, const uint32_t *order)
 {
     double ns = 0;
     for (uint32_t i = 0; i + 1 < m->n; i++)
@@ -30,7 +30,7 @@ static double length_of(const many *m, const uint32_t *order)
 }
 
 /* Builds a nearest-neighbour order. */
-static void order_by_nearest(many *m, uint32_t start)
+static void order_by_nearest(placement_generator *m, uint32_t start)
 {
     memset(m->used, 0, m->n * sizeof *m->used);
     m->order[0] = start;
@@ -48,7 +48,7 @@ static void order_by_nearest(many *m, uint32_t start)
 }
 
 /* Improves the order by 2-opt: reverses parts while it becomes shorter. */
-static void straighten(many *m)
+static void improve_by_2opt(placement_generator *m)
 {
     const uint32_t n = m->n;
     uint32_t *o = m->order;
@@ -78,19 +78,19 @@ static void straighten(many *m)
     }
 }
 
-static void start_draft(lhi_draft *d)
+static void start_draft(lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
     d->from[0] = 0;
 }
 
-static void add_group(lhi_draft *d)
+static void add_group(lhi_placement_draft *d)
 {
     d->replicas[d->n_groups++] = 0;
     d->from[d->n_groups] = d->n_parts;
 }
 
-static void add_part(const many *m, lhi_draft *d, uint32_t i)
+static void add_part(const placement_generator *m, lhi_placement_draft *d, uint32_t i)
 {
     d->site[d->n_parts] = m->site[i];
     d->stages[d->n_parts++] = 0;
@@ -99,17 +99,17 @@ static void add_part(const many *m, lhi_draft *d, uint32_t i)
 
 /* Cuts the first `length` datacenters of an order into k contiguous groups with
  * about equal GPUs. */
-static lh_status take_cuts(const many *m, const uint32_t *order,
+static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
                            uint32_t length, uint32_t k, lh_error *err)
 {
-    lhi_draft d;
+    lhi_placement_draft d;
     double all = 0, sum = 0;
     for (uint32_t i = 0; i < length; i++)
-        all += m->c->units[m->site[order[i]]];
+        all += m->c->capacity[m->site[order[i]]];
     start_draft(&d);
     add_group(&d);
     for (uint32_t i = 0; i < length; i++) {
-        double here = m->c->units[m->site[order[i]]];
+        double here = m->c->capacity[m->site[order[i]]];
         uint32_t open = k - d.n_groups;
         bool full = sum + here / 2 > all / k * d.n_groups;
         bool last = length - i == open;
@@ -122,7 +122,7 @@ static lh_status take_cuts(const many *m, const uint32_t *order,
 }
 
 /* Selects group counts to try: 2^i, 3 * 2^i, and divisors of n. */
-static bool is_tried(uint32_t k, uint32_t n)
+static bool is_tried_count(uint32_t k, uint32_t n)
 {
     uint32_t odd = k;
     while (odd % 2 == 0)
@@ -131,29 +131,29 @@ static bool is_tried(uint32_t k, uint32_t n)
 }
 
 /* Takes all cuts of one order. */
-static lh_status take_order(const many *m, const uint32_t *order, lh_error *err)
+static lh_status add_order(const placement_generator *m, const uint32_t *order, lh_error *err)
 {
     uint64_t need = (uint64_t)m->c->layout->pipeline * m->c->layout->data;
     uint64_t units = 0;
     uint32_t least = 0; /* shortest prefix with enough capacity */
     while (units < need && least < m->n)
-        units += m->c->units[m->site[order[least++]]];
-    LHI_TRY(take_cuts(m, order, m->n, 1, err));
+        units += m->c->capacity[m->site[order[least++]]];
+    LHI_TRY(add_cuts(m, order, m->n, 1, err));
     if (least < m->n)
-        LHI_TRY(take_cuts(m, order, least, 1, err));
+        LHI_TRY(add_cuts(m, order, least, 1, err));
     for (uint32_t k = 2; k <= m->n && k <= m->c->layout->data; k++) {
-        if (!is_tried(k, m->n))
+        if (!is_tried_count(k, m->n))
             continue;
-        LHI_TRY(take_cuts(m, order, m->n, k, err));
+        LHI_TRY(add_cuts(m, order, m->n, k, err));
         if (least < m->n && least >= k)
-            LHI_TRY(take_cuts(m, order, least, k, err));
+            LHI_TRY(add_cuts(m, order, least, k, err));
     }
     return LH_OK;
 }
 
 /* Agglomerative clustering: merges the two closest groups repeatedly. Within a
  * group, datacenters keep the best order. */
-static lh_status take_clusters(many *m, lh_error *err)
+static lh_status add_clusters(placement_generator *m, lh_error *err)
 {
     uint32_t n = m->n;
     for (uint32_t i = 0; i < n; i++)
@@ -161,7 +161,7 @@ static lh_status take_clusters(many *m, lh_error *err)
     for (uint32_t k = n; k > 2; k--) {
         uint32_t a = n, b = n;
         double least = INFINITY;
-        lhi_draft d;
+        lhi_placement_draft d;
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t j = 0; j < n; j++)
                 if (m->cluster[i] < m->cluster[j] &&
@@ -185,51 +185,51 @@ static lh_status take_clusters(many *m, lh_error *err)
                 add_part(m, &d, m->best[i]);
             }
         }
-        if (is_tried(d.n_groups, n) && d.n_groups <= m->c->layout->data)
+        if (is_tried_count(d.n_groups, n) && d.n_groups <= m->c->layout->data)
             LHI_TRY(m->take(m->context, &d, err));
     }
     return LH_OK;
 }
 
 /* Estimates the hop time between all pairs. */
-static lh_status read_hops(many *m, lh_error *err)
+static lh_status read_hops(placement_generator *m, lh_error *err)
 {
-    lhi_busiest known = {0};
+    lhi_ecmp_cache known = {0};
     for (uint32_t i = 0; i < m->n; i++)
         for (uint32_t j = 0; j < m->n; j++)
             if (i != j)
-                LHI_TRY(lhi_sites_hop_ns(m->c, m->site[i], m->site[j], &known,
+                LHI_TRY(lhi_placement_estimate_hop_ns(m->c, m->site[i], m->site[j], &known,
                                          &m->hop[(size_t)i * m->n + j], err));
     return LH_OK;
 }
 
-static lh_status take_all(many *m, lh_error *err)
+static lh_status add_all(placement_generator *m, lh_error *err)
 {
     LHI_TRY(read_hops(m, err));
     for (uint32_t i = 0; i < m->n; i++)
         m->order[i] = m->best[i] = i;
     m->best_ns = length_of(m, m->order);
-    LHI_TRY(take_order(m, m->order, err)); /* the job's order */
+    LHI_TRY(add_order(m, m->order, err)); /* the job's order */
     uint32_t starts = m->n > VERY_MANY ? FEWER_ORDERS : MOST_ORDERS;
     for (uint32_t start = 0; start < m->n && start < starts; start++) {
         order_by_nearest(m, start);
-        straighten(m);
+        improve_by_2opt(m);
         if (length_of(m, m->order) < m->best_ns) {
             m->best_ns = length_of(m, m->order);
             memcpy(m->best, m->order, m->n * sizeof *m->best);
         }
-        LHI_TRY(take_order(m, m->order, err));
+        LHI_TRY(add_order(m, m->order, err));
     }
-    return take_clusters(m, err);
+    return add_clusters(m, err);
 }
 
-lh_status lhi_sites_many(const lhi_site_case *c, lhi_arena *mem,
-                         lh_status (*take)(void *context, const lhi_draft *d,
+lh_status lhi_placement_generate_heuristic(const lhi_placement_case *c, lhi_arena *mem,
+                         lh_status (*take)(void *context, const lhi_placement_draft *d,
                                            lh_error *err),
                          void *context, lh_error *err)
 {
     uint32_t n = c->job->n_datacenters;
-    many m = {.c = c, .take = take, .context = context};
+    placement_generator m = {.c = c, .take = take, .context = context};
     m.site = LHI_NEW(mem, uint32_t, n);
     m.hop = LHI_NEW(mem, double, (size_t)n *n);
     m.order = LHI_NEW(mem, uint32_t, n);
@@ -239,7 +239,7 @@ lh_status lhi_sites_many(const lhi_site_case *c, lhi_arena *mem,
     if (!m.site || !m.hop || !m.order || !m.best || !m.cluster || !m.used)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
-        if (c->units[i])
+        if (c->capacity[i])
             m.site[m.n++] = i;
-    return m.n ? take_all(&m, err) : LH_OK;
+    return m.n ? add_all(&m, err) : LH_OK;
 }

@@ -9,21 +9,21 @@
 #include <math.h>
 
 /* Estimate state. */
-typedef struct ranker {
-    const lhi_site_case *c;
+typedef struct placement_estimate {
+    const lhi_placement_case *c;
     lh_cost_options options;
-    lhi_busiest *known;
-    const lhi_draft *d;
+    lhi_ecmp_cache *known;
+    const lhi_placement_draft *d;
     uint32_t at[LHI_MOST_PARTS];   /* current part per group */
     uint32_t left[LHI_MOST_PARTS]; /* its stages not yet visited */
     double work;                   /* stages over their speed */
     double late, busiest;          /* latencies; time of the busiest link */
     double ring;                   /* the slowest ring */
-} ranker;
+} placement_estimate;
 
 /* Returns the bytes of one replica in each direction over a boundary, per
  * iteration. */
-static double replica_bytes(const lhi_site_case *c)
+static double replica_bytes(const lhi_placement_case *c)
 {
     const lh_training *t = &c->job->training;
     return (double)t->global_batch / c->layout->data * t->sequence *
@@ -32,7 +32,7 @@ static double replica_bytes(const lhi_site_case *c)
 
 /* Counts the replicas that cross from a to b together with group g at this
  * boundary. */
-static double flows_of(const ranker *r, uint32_t g)
+static double count_flows(const placement_estimate *r, uint32_t g)
 {
     double replicas = 0;
     for (uint32_t i = 0; i < r->d->n_groups; i++)
@@ -43,7 +43,7 @@ static double flows_of(const ranker *r, uint32_t g)
 }
 
 /* Advances the groups whose part ends here and adds the crossing. */
-static lh_status cross(ranker *r, lh_error *err)
+static lh_status cross_boundary(placement_estimate *r, lh_error *err)
 {
     double late = 0, bytes = replica_bytes(r->c) / r->c->group;
     for (uint32_t g = 0; g < r->d->n_groups; g++) {
@@ -53,8 +53,8 @@ static lh_status cross(ranker *r, lh_error *err)
         double both = 0;
         for (int back = 0; back < 2; back++) {
             lh_cost_path path;
-            LHI_TRY(lhi_between(r->c->job, site[back], site[1 - back],
-                                flows_of(r, g), &r->options, r->known, &path,
+            LHI_TRY(lhi_compute_inter_datacenter_path(r->c->job, site[back], site[1 - back],
+                                count_flows(r, g), &r->options, r->known, &path,
                                 err));
             both += path.latency_ns;
             r->busiest = fmax(r->busiest, bytes * 1e9 / path.bytes_per_s);
@@ -70,7 +70,7 @@ static lh_status cross(ranker *r, lh_error *err)
 
 /* Finds the datacenters of the current stages, each once, and the fewest
  * replicas in one of them. */
-static uint32_t find_sites(const ranker *r, uint32_t *sites, double *least)
+static uint32_t find_sites(const placement_estimate *r, uint32_t *sites, double *least)
 {
     double replicas[LHI_MOST_PARTS];
     uint32_t n = 0;
@@ -92,7 +92,7 @@ static uint32_t find_sites(const ranker *r, uint32_t *sites, double *least)
 
 /* Adds a lower bound on the ring: no ring is faster than the best link of the
  * worst-connected datacenter. */
-static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
+static lh_status add_ring(placement_estimate *r, uint32_t n_stages, lh_error *err)
 {
     uint32_t sites[LHI_MOST_PARTS];
     double least, slow = 0, late = 0;
@@ -106,7 +106,7 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
             lh_cost_path path;
             if (i == j)
                 continue;
-            LHI_TRY(lhi_between(r->c->job, sites[i], sites[j], flows,
+            LHI_TRY(lhi_compute_inter_datacenter_path(r->c->job, sites[i], sites[j], flows,
                                 &r->options, r->known, &path, err));
             out = fmin(out, 1e9 / path.bytes_per_s);
             soon = fmin(soon, path.latency_ns);
@@ -122,12 +122,12 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_sites_rank(const lhi_site_case *c, lhi_busiest *known,
-                         lhi_draft *d, lh_error *err)
+lh_status lhi_placement_estimate(const lhi_placement_case *c, lhi_ecmp_cache *known,
+                         lhi_placement_draft *d, lh_error *err)
 {
-    ranker r = {.c = c,
+    placement_estimate r = {.c = c,
                 .options = {.size = sizeof r.options,
-                            .constants = lhi_constants_of(c->job)},
+                            .constants = lhi_find_cost_constants(c->job)},
                 .known = known,
                 .d = d};
     for (uint32_t g = 0; g < d->n_groups; g++) {
@@ -147,22 +147,22 @@ lh_status lhi_sites_rank(const lhi_site_case *c, lhi_busiest *known,
             r.left[g] -= n;
         done += n;
         if (done < c->layout->pipeline)
-            LHI_TRY(cross(&r, err));
+            LHI_TRY(cross_boundary(&r, err));
     }
     double work_ns = c->flops / c->layout->data * 1e9;
     d->ns = fmax(work_ns / r.work, r.busiest) + r.late + r.ring;
     return LH_OK;
 }
 
-lh_status lhi_sites_hop_ns(const lhi_site_case *c, uint32_t a, uint32_t b,
-                           lhi_busiest *known, double *ns, lh_error *err)
+lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a, uint32_t b,
+                           lhi_ecmp_cache *known, double *ns, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
-                               .constants = lhi_constants_of(c->job)};
+                               .constants = lhi_find_cost_constants(c->job)};
     *ns = 0;
     for (int back = 0; back < 2; back++) {
         lh_cost_path path;
-        LHI_TRY(lhi_between(c->job, back ? b : a, back ? a : b,
+        LHI_TRY(lhi_compute_inter_datacenter_path(c->job, back ? b : a, back ? a : b,
                             (double)c->group * c->layout->data, &options, known,
                             &path, err));
         *ns += path.latency_ns +

@@ -11,8 +11,8 @@
 /* Compares two datacenters except for size and links. */
 static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
-    return lhi_datacenter_same(job, a, b) &&
-           lhi_same(job->datacenters[a].usd_per_gpu_hour,
+    return lhi_datacenters_are_equivalent(job, a, b) &&
+           lhi_equals_exactly(job->datacenters[a].usd_per_gpu_hour,
                     job->datacenters[b].usd_per_gpu_hour);
 }
 
@@ -20,35 +20,35 @@ static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 
 /* Checks whether renaming datacenters changes nothing, with `to` set for the
  * first `placed` ones and the last of them new. */
-static bool may_rename(const lhi_site_case *c, const uint32_t *to,
+static bool may_rename(const lhi_placement_case *c, const uint32_t *to,
                        uint32_t placed)
 {
     uint32_t last = placed - 1;
-    if (c->units[last] != c->units[to[last]] ||
+    if (c->capacity[last] != c->capacity[to[last]] ||
         !same_kind(c->job, last, to[last]))
         return false;
     for (uint32_t i = 0; i < last; i++)
-        if (!lhi_wan_same(c->job, i, last, to[i], to[last]) ||
-            !lhi_wan_same(c->job, last, i, to[last], to[i]))
+        if (!lhi_wan_links_are_equal(c->job, i, last, to[i], to[last]) ||
+            !lhi_wan_links_are_equal(c->job, last, i, to[last], to[i]))
             return false;
     return true;
 }
 
-static bool may_swap(const lhi_site_case *c, uint32_t a, uint32_t b)
+static bool may_swap(const lhi_placement_case *c, uint32_t a, uint32_t b)
 {
     const lh_job *job = c->job;
-    if (c->units[a] != c->units[b] || !same_kind(job, a, b) ||
-        !lhi_wan_same(job, a, b, b, a))
+    if (c->capacity[a] != c->capacity[b] || !same_kind(job, a, b) ||
+        !lhi_wan_links_are_equal(job, a, b, b, a))
         return false;
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         if (i != a && i != b &&
-            (!lhi_wan_same(job, i, a, i, b) || !lhi_wan_same(job, a, i, b, i)))
+            (!lhi_wan_links_are_equal(job, i, a, i, b) || !lhi_wan_links_are_equal(job, a, i, b, i)))
             return false;
     return true;
 }
 
 /* Extends a renaming recursively and lists the complete ones. */
-static void extend(const lhi_site_case *c, uint32_t *to, uint32_t placed,
+static void extend_renaming(const lhi_placement_case *c, uint32_t *to, uint32_t placed,
                    uint32_t *list, uint32_t *n)
 {
     uint32_t all = c->job->n_datacenters;
@@ -62,20 +62,20 @@ static void extend(const lhi_site_case *c, uint32_t *to, uint32_t placed,
             used = used || to[i] == next;
         to[placed] = next;
         if (!used && may_rename(c, to, placed + 1))
-            extend(c, to, placed + 1, list, n);
+            extend_renaming(c, to, placed + 1, list, n);
     }
 }
 
-lh_status lhi_sites_symmetries(lhi_site_case *c, lhi_arena *mem, lh_error *err)
+lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem, lh_error *err)
 {
     uint32_t n = c->job->n_datacenters;
     size_t most = 1;
-    c->alike = LHI_NEW(mem, bool, (size_t)n *n);
-    if (!c->alike)
+    c->interchangeable = LHI_NEW(mem, bool, (size_t)n *n);
+    if (!c->interchangeable)
         return lhi_fail_nomem(err);
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = a + 1; b < n; b++)
-            c->alike[(size_t)a * n + b] = c->alike[(size_t)b * n + a] =
+            c->interchangeable[(size_t)a * n + b] = c->interchangeable[(size_t)b * n + a] =
                 may_swap(c, a, b);
     if (n > LHI_MOST_EXHAUSTIVE)
         return LH_OK; /* swaps only */
@@ -85,14 +85,14 @@ lh_status lhi_sites_symmetries(lhi_site_case *c, lhi_arena *mem, lh_error *err)
     uint32_t *to = LHI_NEW(mem, uint32_t, n);
     if (!list || !to)
         return lhi_fail_nomem(err);
-    extend(c, to, 0, list, &c->n_symmetries);
+    extend_renaming(c, to, 0, list, &c->n_symmetries);
     c->symmetries = list;
     return LH_OK;
 }
 
 /* ---- drafts ---- */
 
-static void copy_group(const lhi_draft *from, uint32_t g, lhi_draft *to)
+static void copy_group(const lhi_placement_draft *from, uint32_t g, lhi_placement_draft *to)
 {
     uint32_t n = from->from[g + 1] - from->from[g], at = to->n_parts;
     memcpy(to->site + at, from->site + from->from[g], n * sizeof *to->site);
@@ -104,10 +104,10 @@ static void copy_group(const lhi_draft *from, uint32_t g, lhi_draft *to)
     to->from[to->n_groups] = to->n_parts;
 }
 
-void lhi_sites_sort(lhi_draft *d)
+void lhi_placement_sort_groups(lhi_placement_draft *d)
 {
     uint32_t order[LHI_MOST_PARTS];
-    lhi_draft sorted;
+    lhi_placement_draft sorted;
     sorted.n_groups = sorted.n_parts = 0;
     sorted.from[0] = 0;
     sorted.ns = d->ns;
@@ -128,7 +128,7 @@ static int compare(uint32_t a, uint32_t b)
     return a < b ? -1 : a > b;
 }
 
-int lhi_sites_compare(const lhi_draft *a, const lhi_draft *b)
+int lhi_placement_compare_drafts(const lhi_placement_draft *a, const lhi_placement_draft *b)
 {
     int sign = compare(a->n_groups, b->n_groups);
     for (uint32_t g = 0; !sign && g < a->n_groups; g++) {
@@ -144,21 +144,21 @@ int lhi_sites_compare(const lhi_draft *a, const lhi_draft *b)
     return sign;
 }
 
-bool lhi_sites_is_copy(const lhi_site_case *c, const lhi_draft *d)
+bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c, const lhi_placement_draft *d)
 {
     uint32_t n = c->job->n_datacenters;
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = a + 1; b < n; b++) {
-            lhi_draft swapped;
-            if (!c->alike[(size_t)a * n + b])
+            lhi_placement_draft swapped;
+            if (!c->interchangeable[(size_t)a * n + b])
                 continue;
             swapped = *d;
             for (uint32_t i = 0; i < d->n_parts; i++)
                 swapped.site[i] = d->site[i] == a   ? b
                                   : d->site[i] == b ? a
                                                     : d->site[i];
-            lhi_sites_sort(&swapped);
-            if (lhi_sites_compare(&swapped, d) < 0)
+            lhi_placement_sort_groups(&swapped);
+            if (lhi_placement_compare_drafts(&swapped, d) < 0)
                 return true;
         }
     return false;
@@ -166,20 +166,20 @@ bool lhi_sites_is_copy(const lhi_site_case *c, const lhi_draft *d)
 
 /* Checks whether reversed pipelines are the same, except for embedding and
  * head. */
-static bool may_turn(const lhi_site_case *c, const lhi_draft *d)
+static bool is_reversible(const lhi_placement_case *c, const lhi_placement_draft *d)
 {
     for (uint32_t i = 0; i < d->n_parts; i++)
         for (uint32_t j = 0; j < i; j++)
             if (!same_kind(c->job, d->site[i], d->site[j]) ||
                 (d->site[i] != d->site[j] &&
-                 !lhi_wan_same(c->job, d->site[i], d->site[j], d->site[j],
+                 !lhi_wan_links_are_equal(c->job, d->site[i], d->site[j], d->site[j],
                                d->site[i])))
                 return false;
     return true;
 }
 
 /* Reverses all pipelines. */
-static void turn(lhi_draft *d)
+static void reverse_pipelines(lhi_placement_draft *d)
 {
     for (uint32_t g = 0; g < d->n_groups; g++)
         for (uint32_t i = d->from[g], j = d->from[g + 1]; i + 1 < j; i++) {
@@ -193,16 +193,16 @@ static void turn(lhi_draft *d)
 }
 
 /* Keeps the smaller of two drafts. */
-static void take_least(lhi_draft *d, lhi_draft *least)
+static void keep_smaller(lhi_placement_draft *d, lhi_placement_draft *least)
 {
-    lhi_sites_sort(d);
-    if (lhi_sites_compare(d, least) < 0)
+    lhi_placement_sort_groups(d);
+    if (lhi_placement_compare_drafts(d, least) < 0)
         *least = *d;
 }
 
 /* Renames datacenters so that the first of each interchangeable set appears
  * first. */
-static void rename_in_order(const lhi_site_case *c, lhi_draft *d)
+static void rename_in_order(const lhi_placement_case *c, lhi_placement_draft *d)
 {
     uint32_t n = c->job->n_datacenters, name[LH_MAX_DATACENTERS];
     bool used[LH_MAX_DATACENTERS] = {false};
@@ -211,42 +211,42 @@ static void rename_in_order(const lhi_site_case *c, lhi_draft *d)
     for (uint32_t i = 0; i < d->n_parts; i++) {
         uint32_t site = d->site[i];
         for (uint32_t s = 0; name[site] == n && s < n; s++)
-            if (!used[s] && (s == site || c->alike[(size_t)s * n + site])) {
+            if (!used[s] && (s == site || c->interchangeable[(size_t)s * n + site])) {
                 name[site] = s;
                 used[s] = true;
             }
         d->site[i] = name[site];
     }
-    lhi_sites_sort(d);
+    lhi_placement_sort_groups(d);
 }
 
-void lhi_sites_canonical(const lhi_site_case *c, const lhi_draft *d,
-                         lhi_draft *out)
+void lhi_placement_make_canonical(const lhi_placement_case *c, const lhi_placement_draft *d,
+                         lhi_placement_draft *out)
 {
     uint32_t n = c->job->n_datacenters;
-    bool turns = may_turn(c, d);
-    lhi_draft other;
+    bool turns = is_reversible(c, d);
+    lhi_placement_draft other;
     *out = *d;
-    lhi_sites_sort(out);
+    lhi_placement_sort_groups(out);
     for (int round = 0; round <= turns; round++) {
         if (n > LHI_MOST_EXHAUSTIVE) {
             other = *d;
             if (round)
-                turn(&other);
-            lhi_sites_sort(&other);
+                reverse_pipelines(&other);
+            lhi_placement_sort_groups(&other);
             rename_in_order(c, &other);
             if (round == 0)
                 *out = other;
             else
-                take_least(&other, out);
+                keep_smaller(&other, out);
         }
         for (uint32_t k = 0; k < c->n_symmetries; k++) {
             other = *d;
             for (uint32_t i = 0; i < d->n_parts; i++)
                 other.site[i] = c->symmetries[(size_t)k * n + d->site[i]];
             if (round)
-                turn(&other);
-            take_least(&other, out);
+                reverse_pipelines(&other);
+            keep_smaller(&other, out);
         }
     }
 }

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 enum {
-    LEAST_SHARD = 2048, /* least tokens per GPU under context parallelism;
+    MIN_CONTEXT_TOKENS = 2048, /* least tokens per GPU under context parallelism;
                          * ScaleAcross Explorer (2026), section 6.2 */
     MOST_MICRO_BATCH = 8,
-    WIDE = 8 /* tensor ranks that may span whole nodes with fewer GPUs */
+    MAX_SPANNING_TENSOR = 8 /* tensor ranks that may span whole nodes with fewer GPUs */
 };
 
 static const struct {
@@ -23,7 +23,7 @@ static const struct {
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* State shared by all children of one configuration. */
-typedef struct growth {
+typedef struct expansion {
     const lhi_space *space;
     const lh_layout *want; /* the job's values */
     lhi_level level;       /* level of the children */
@@ -31,10 +31,10 @@ typedef struct growth {
     uint64_t *dropped;
     lhi_space_visit *visit;
     void *context;
-} growth;
+} expansion;
 
 /* Checks whether a value is open in the job or equal. */
-static bool given(uint32_t value, uint32_t want)
+static bool is_allowed(uint32_t value, uint32_t want)
 {
     return want == 0 || want == value;
 }
@@ -43,7 +43,7 @@ static lhi_space_visit count_one; /* also runs on other threads than the
                                    * search's */
 
 /* Checks whether the target framework accepts the configuration. */
-static bool is_taken(const growth *g)
+static bool is_accepted(const expansion *g)
 {
     lh_error why = {0};
     lhi_space_refusal *kept = g->space->refused;
@@ -58,9 +58,9 @@ static bool is_taken(const growth *g)
 }
 
 /* Passes a child to the visitor if the target accepts it. */
-static lh_status show(growth *g, lh_error *err)
+static lh_status visit_child(expansion *g, lh_error *err)
 {
-    return is_taken(g) ? g->visit(g->context, &g->config, err) : LH_OK;
+    return is_accepted(g) ? g->visit(g->context, &g->config, err) : LH_OK;
 }
 
 /* --- values to explore ---------------------------------------------------- */
@@ -68,7 +68,7 @@ static lh_status show(growth *g, lh_error *err)
 /* Tensor parallelism stays inside a node; small nodes are combined. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
 {
-    const bool whole = tensor <= WIDE && tensor % space->node == 0;
+    const bool whole = tensor <= MAX_SPANNING_TENSOR && tensor % space->node == 0;
     return (space->node % tensor == 0 || whole) &&
            space->job->model->heads % tensor == 0;
 }
@@ -78,7 +78,7 @@ bool lhi_space_context(const lhi_space *space, uint32_t context)
     const uint32_t sequence = space->job->training.sequence;
     return context == 1 ||
            ((context & (context - 1)) == 0 && sequence % context == 0 &&
-            sequence / context >= LEAST_SHARD);
+            sequence / context >= MIN_CONTEXT_TOKENS);
 }
 
 bool lhi_space_micro_batch(uint32_t size)
@@ -96,7 +96,7 @@ bool lhi_space_chunks(uint32_t chunks)
 
 /* --- tensor, context, expert, micro_batch -------------------------------- */
 
-static lh_status add_micro_batches(growth *g, lh_error *err)
+static lh_status add_micro_batches(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
     uint32_t batch = g->space->job->training.global_batch;
@@ -104,7 +104,7 @@ static lh_status add_micro_batches(growth *g, lh_error *err)
         uint32_t size = g->want->micro_batch ? g->want->micro_batch : mb;
         if (size <= batch && batch % size == 0) {
             l->micro_batch = size;
-            LHI_TRY(show(g, err));
+            LHI_TRY(visit_child(g, err));
         }
         if (g->want->micro_batch)
             break;
@@ -113,18 +113,18 @@ static lh_status add_micro_batches(growth *g, lh_error *err)
 }
 
 /* Checks whether the context degree leaves each GPU enough tokens. */
-static bool context_suits(const growth *g, uint32_t cp)
+static bool context_suits(const expansion *g, uint32_t cp)
 {
     if (g->want->context)
         return g->want->context == cp;
     return lhi_space_context(g->space, cp);
 }
 
-static bool group_suits(const growth *g, uint32_t tp, uint32_t cp)
+static bool group_suits(const expansion *g, uint32_t tp, uint32_t cp)
 {
     uint64_t group = (uint64_t)tp * cp, node = g->space->node;
     uint32_t gpus = g->space->job->n_gpus;
-    if (!given(tp, g->want->tensor) || group > gpus)
+    if (!is_allowed(tp, g->want->tensor) || group > gpus)
         return false;
     if (g->want->tensor)
         return true;
@@ -135,15 +135,15 @@ static bool group_suits(const growth *g, uint32_t tp, uint32_t cp)
 
 /* Checks that experts divide evenly over GPUs, in whole experts unless the job
  * says otherwise. */
-static bool expert_suits(const growth *g, uint32_t ep)
+static bool expert_suits(const expansion *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;
-    if (!given(ep, g->want->expert))
+    if (!is_allowed(ep, g->want->expert))
         return false;
     return ep == 1 || (experts > 0 && experts % ep == 0);
 }
 
-static lh_status add_experts(growth *g, lh_error *err)
+static lh_status add_experts(expansion *g, lh_error *err)
 {
     const lh_job *job = g->space->job;
     uint32_t most = job->model->experts ? job->model->experts : 1;
@@ -162,7 +162,7 @@ static lh_status add_experts(growth *g, lh_error *err)
     return LH_OK;
 }
 
-static lh_status add_groups(growth *g, lh_error *err)
+static lh_status add_groups(expansion *g, lh_error *err)
 {
     uint32_t gpus = g->space->job->n_gpus;
     lh_layout *l = &g->config.layout;
@@ -179,7 +179,7 @@ static lh_status add_groups(growth *g, lh_error *err)
 
 /* --- recomputation ------------------------------------------------------- */
 
-static lh_status add_recomputations(growth *g, lh_error *err)
+static lh_status add_recomputations(expansion *g, lh_error *err)
 {
     const lh_training *t = &g->space->job->training;
     static const lh_recompute all[] = {LH_RECOMPUTE_NONE,
@@ -190,7 +190,7 @@ static lh_status add_recomputations(growth *g, lh_error *err)
                                : all[i] == LH_RECOMPUTE_MODULES)
             continue;
         g->config.recompute = all[i];
-        LHI_TRY(show(g, err));
+        LHI_TRY(visit_child(g, err));
     }
     return LH_OK;
 }
@@ -205,18 +205,18 @@ static bool experts_fit(const lh_layout *l, uint32_t data)
 
 /* Visits every pipeline and data degree and counts them; `visit` false: only
  * counts. */
-static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
+static lh_status add_degrees(expansion *g, bool visit, uint64_t *n, lh_error *err)
 {
     const lhi_space *s = g->space;
     lh_layout *l = &g->config.layout;
     uint32_t groups = s->job->n_gpus / lhi_group_size(l);
     uint32_t batch = s->job->training.global_batch;
     for (uint32_t pp = 1; pp <= groups && pp <= s->job->model->layers; pp++) {
-        if (!given(pp, g->want->pipeline))
+        if (!is_allowed(pp, g->want->pipeline))
             continue;
         for (uint32_t i = 0; i < s->n_data; i++) {
             uint32_t d = s->data[i];
-            if (!given(d, g->want->data) || (uint64_t)pp * d > groups ||
+            if (!is_allowed(d, g->want->data) || (uint64_t)pp * d > groups ||
                 batch / d % l->micro_batch != 0 || !experts_fit(l, d))
                 continue;
             uint32_t m = batch / d / l->micro_batch;
@@ -230,7 +230,7 @@ static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
             l->data = d;
             g->config.microbatches = m;
             if (visit)
-                LHI_TRY(show(g, err));
+                LHI_TRY(visit_child(g, err));
         }
     }
     return LH_OK;
@@ -238,7 +238,7 @@ static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
 
 /* --- placement ----------------------------------------------------------- */
 
-static bool outermost_suits(const growth *g, lh_outermost o)
+static bool outermost_suits(const expansion *g, lh_outermost o)
 {
     /* With one datacenter, or one kind of parallelism, both order the same
      * GPUs; then pipeline outermost, as in frameworks. */
@@ -248,19 +248,19 @@ static bool outermost_suits(const growth *g, lh_outermost o)
     return o == LH_OUTERMOST_PIPELINE || (o == LH_OUTERMOST_DATA && !same);
 }
 
-static lh_status add_outermost(growth *g, lh_error *err)
+static lh_status add_outermost(expansion *g, lh_error *err)
 {
     g->config.layout.sites = g->want->sites;
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
         if (!outermost_suits(g, (lh_outermost)o))
             continue;
         g->config.layout.outermost = (lh_outermost)o;
-        LHI_TRY(show(g, err));
+        LHI_TRY(visit_child(g, err));
     }
     return LH_OK;
 }
 
-static lh_status add_places(growth *g, lh_error *err)
+static lh_status add_placements(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
     const lh_sites *list;
@@ -273,7 +273,7 @@ static lh_status add_places(growth *g, lh_error *err)
         l->sites = &list[i];
         l->outermost = g->want->outermost ? g->want->outermost
                                           : lhi_sites_outermost(&list[i]);
-        LHI_TRY(show(g, err));
+        LHI_TRY(visit_child(g, err));
     }
     return LH_OK;
 }
@@ -282,7 +282,7 @@ static lh_status add_places(growth *g, lh_error *err)
 
 /* Allows ZeRO stages from 1 on unless the job fixes one: less memory for the
  * same traffic. */
-static bool zero_suits(const growth *g, uint32_t zero)
+static bool zero_suits(const expansion *g, uint32_t zero)
 {
     const lh_training *t = &g->space->job->training;
     const lh_layout *l = &g->config.layout;
@@ -299,7 +299,7 @@ bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
 }
 
 /* Checks whether a sharding kind applies. */
-static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)
+static bool sharding_suits(const expansion *g, uint32_t zero, lh_sharding sharding)
 {
     if (g->want->sharding != LH_SHARDING_ANY)
         return g->want->sharding == sharding;
@@ -310,7 +310,7 @@ static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)
 }
 
 /* Visits the ZeRO stages and sharding kinds. */
-static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
+static lh_status add_states(expansion *g, bool visit, uint64_t *n, lh_error *err)
 {
     for (uint32_t zero = 0; zero <= 3; zero++)
         for (int k = LH_SHARDING_FULL; k <= LH_SHARDING_HYBRID_LEADERS; k++) {
@@ -320,7 +320,7 @@ static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
             g->config.zero_given = true;
             g->config.zero = zero;
             g->config.layout.sharding = (lh_sharding)k;
-            if (!is_taken(g))
+            if (!is_accepted(g))
                 continue;
             ++*n;
             if (visit)
@@ -332,7 +332,7 @@ static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
 /* --- chunks -------------------------------------------------------------- */
 
 /* Visits the chunk counts and placements. */
-static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
+static lh_status add_chunkings(expansion *g, bool visit, uint64_t *n,
                                lh_error *err)
 {
     uint32_t want = g->want->chunks_per_device;
@@ -350,19 +350,19 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
         else if (!want || usual)
             continue;
         /* On one rank a wave equals two chunks in turn. */
-        if (!given(chunks, want) ||
+        if (!is_allowed(chunks, want) ||
             (!want && (uint64_t)chunks * l->pipeline > layers) ||
             (i < N_KINDS && kinds[i].placement == LH_PLACEMENT_WAVE &&
              l->pipeline == 1))
             continue;
         lh_placement placement =
             i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
-        if (l->pipeline > 1 && !lhi_schedule_suits(g->space->job, placement))
+        if (l->pipeline > 1 && !lhi_schedule_allows_placement(g->space->job, placement))
             continue;
         l->chunks_per_device = chunks;
         g->config.placement = placement;
-        g->config.layers = lhi_layers_asked(g->space->job, l);
-        if (!is_taken(g))
+        g->config.layers = lhi_layers_requested(g->space->job, l);
+        if (!is_accepted(g))
             continue;
         ++*n;
         if (visit)
@@ -378,7 +378,7 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              lhi_space_visit *visit, void *context,
                              lh_error *err)
 {
-    growth g = {.space = space,
+    expansion g = {.space = space,
                 .want = &space->job->layout,
                 .level = (lhi_level)(level + 1),
                 .config = *config,
@@ -395,7 +395,7 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
     case LHI_LEVEL_WORK:
         return add_degrees(&g, true, &n, err);
     case LHI_LEVEL_DEGREES:
-        return add_places(&g, err);
+        return add_placements(&g, err);
     case LHI_LEVEL_PLACED:
         return add_states(&g, true, &n, err);
     case LHI_LEVEL_STATE:
@@ -424,12 +424,12 @@ static lh_status count_one(void *context, const lhi_config *config,
 uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
                          const lhi_config *config)
 {
-    growth g = {.space = space,
+    expansion g = {.space = space,
                 .want = &space->job->layout,
                 .level = (lhi_level)(level + 1),
                 .config = *config};
     counting c = {space, (lhi_level)(level + 1), 0};
-    if (level == LHI_LEVEL_WHOLE)
+    if (level == LHI_LEVEL_COMPLETE)
         return 1;
     g.visit = count_one;
     g.context = &c;

@@ -17,7 +17,7 @@ typedef enum lhi_level {
     LHI_LEVEL_DEGREES, /* and pipeline, data, microbatches */
     LHI_LEVEL_PLACED,  /* and the placement */
     LHI_LEVEL_STATE,   /* and ZeRO stage and sharding */
-    LHI_LEVEL_WHOLE,   /* and the chunks */
+    LHI_LEVEL_COMPLETE,   /* and the chunks */
 } lhi_level;
 
 /* Checks whether the kinds of sharding differ for a configuration: replicas in

@@ -83,7 +83,7 @@ static const capability *of(lh_target target)
     return &capabilities[target];
 }
 
-const char *lhi_target_shown(lh_target target)
+const char *lhi_target_display_name(lh_target target)
 {
     return of(target)->shown;
 }
@@ -93,13 +93,13 @@ const char *lhi_target_version(lh_target target)
     return of(target)->version;
 }
 
-bool lhi_target_takes_orders(lh_target target, uint32_t pipeline)
+bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline)
 {
     const capability *c = of(target);
     return c->schedules[0] == NULL && !(c->one_by_one && pipeline == 1);
 }
 
-bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method)
+bool lhi_target_supports_method(lh_target target, uint32_t pipeline, const char *method)
 {
     const capability *c = of(target);
     if (strcmp(method, "elastic") == 0)
@@ -110,7 +110,7 @@ bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method)
     for (int i = 0; c->schedules[i]; i++)
         if (strcmp(c->schedules[i], method) == 0)
             return true;
-    return lhi_target_takes_orders(target, pipeline);
+    return lhi_target_accepts_any_order(target, pipeline);
 }
 
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
@@ -172,7 +172,7 @@ static bool overlaps_experts(const lh_job *job, const lh_layout *l)
 
 /* Checks the gradient types: those of the precision, or stored and summed in
  * fp32. */
-static bool knows_gradients(const lh_job *job)
+static bool supports_gradients(const lh_job *job)
 {
     const lh_framework *f = &job->framework;
     return f->gradients == f->reduce;
@@ -180,7 +180,7 @@ static bool knows_gradients(const lh_job *job)
 
 /* Checks the biases. One argument removes them from all products, routers
  * included; without it queries, keys and values have them too. */
-static bool knows_biases(const lh_model *m)
+static bool supports_biases(const lh_model *m)
 {
     return m->output_bias == m->mlp_bias && (m->qkv_bias || !m->mlp_bias) &&
            (!m->experts || m->router_bias == m->mlp_bias);
@@ -192,12 +192,12 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
         return refuse(LH_TARGET_MEGATRON, err,
                       "has attention and MLP one after the other; use a model "
                       "with parallel_block: false");
-    if (!knows_biases(job->model))
+    if (!supports_biases(job->model))
         return refuse(LH_TARGET_MEGATRON, err,
                       "has biases on all products, those of routers included, "
                       "or on queries, keys and values alone; set qkv_bias, "
                       "output_bias, mlp_bias and router_bias of the model so");
-    if (!knows_gradients(job))
+    if (!supports_gradients(job))
         return refuse(LH_TARGET_MEGATRON, err,
                       "reduces gradients as it keeps them; use one value for "
                       "framework.gradients and framework.reduce");
@@ -224,7 +224,7 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
 
 /* Checks the rank count for DeepEP (deep_ep/buffer.py, get_dispatch_config()),
  * which rejects others. */
-static bool deepep_knows(uint64_t ranks)
+static bool deepep_supports(uint64_t ranks)
 {
     static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -238,7 +238,7 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
 {
     uint64_t block = lh_layout_expert_block(l);
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
-        !deepep_knows(block))
+        !deepep_supports(block))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "Megatron-LM dispatches by DeepEP, which knows no "
                         "groups of %" PRIu64 " ranks; use an expert x "
@@ -259,7 +259,7 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
 }
 
 /* Checks whether the inputs of 8-bit products are recomputed. */
-static bool makes_again_in_8_bits(const lh_job *job, const lhi_config *c)
+static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
 {
     if (c->recompute == LH_RECOMPUTE_MODULES)
         return (job->training.recompute_modules &
@@ -271,7 +271,7 @@ static bool makes_again_in_8_bits(const lh_job *job, const lhi_config *c)
 /* Checks the recomputation. In the cost model, "cheap" recomputation covers
  * operations that fused kernels recompute anyway: norms, and the activation
  * functions of all MLPs. Megatron-LM only has a name for those of experts. */
-static lh_status megatron_work(const lh_job *job, const lhi_config *c,
+static lh_status check_megatron_recompute(const lh_job *job, const lhi_config *c,
                                lh_error *err)
 {
     const lh_model *m = job->model;
@@ -282,7 +282,7 @@ static lh_status megatron_work(const lh_job *job, const lhi_config *c,
                       "cannot make the activation functions of MLPs again by "
                       "themselves; use training.recompute: [layernorm, mlp], "
                       "full or none");
-    if (job->framework.fp8 != LH_FP8_NONE && makes_again_in_8_bits(job, c))
+    if (job->framework.fp8 != LH_FP8_NONE && recomputes_8_bit_inputs(job, c))
         return refuse(LH_TARGET_MEGATRON, err,
                       "makes no norms and activation functions again with "
                       "delayed scaling; use training.recompute: full or none, "
@@ -466,7 +466,7 @@ static lh_status torchtitan_job(const lh_job *job, lh_error *err)
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "has attention and MLP one after the other; use a model "
                       "with parallel_block: false");
-    if (lhi_job_drops(job))
+    if (lhi_job_uses_dropout(job))
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "has no dropout in its models; use training.dropout: "
                       "false");
@@ -562,7 +562,7 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
 static lh_status check_stages(lh_target target, const lh_job *job,
                               lh_error *err)
 {
-    if (!lhi_layers_none(job))
+    if (!lhi_layers_requested_empty_chunks(job))
         return LH_OK;
     return refuse(target, err,
                   "needs something to compute in every stage; use a "
@@ -582,8 +582,8 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
     bool chosen = schedule && (strcmp(schedule, "auto") == 0 ||
                                strcmp(schedule, "optimal") == 0);
     if (schedule &&
-        (!chosen || !lhi_target_takes_orders(target, job->layout.pipeline)) &&
-        !lhi_target_runs(target, job->layout.pipeline, schedule))
+        (!chosen || !lhi_target_accepts_any_order(target, job->layout.pipeline)) &&
+        !lhi_target_supports_method(target, job->layout.pipeline, schedule))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%s runs no schedule '%.60s'; leave layout.schedule "
                         "out, or use what it runs: %s",
@@ -625,12 +625,12 @@ static lh_status check_megatron(const lh_job *job, lhi_level level,
     case LHI_LEVEL_GROUP:
         return megatron_group(job, &c->layout, err);
     case LHI_LEVEL_WORK:
-        return megatron_work(job, c, err);
+        return check_megatron_recompute(job, c, err);
     case LHI_LEVEL_PLACED:
         return megatron_placed(job, &c->layout, err);
     case LHI_LEVEL_STATE:
         return megatron_state(job, c, err);
-    case LHI_LEVEL_WHOLE:
+    case LHI_LEVEL_COMPLETE:
         return megatron_whole(job, c, err);
     default:
         return LH_OK;
@@ -647,7 +647,7 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
         return torchtitan_placed(&c->layout, err);
     case LHI_LEVEL_STATE:
         return torchtitan_state(job, c, err);
-    case LHI_LEVEL_WHOLE:
+    case LHI_LEVEL_COMPLETE:
         return torchtitan_whole(job, c, err);
     default:
         return LH_OK;
@@ -676,7 +676,7 @@ static lh_status check_values(lh_target target, lhi_level level,
         return refuse(target, err, c->why_recompute);
     if (level == LHI_LEVEL_STATE && !has_bit(c->zeros, config->zero))
         return refuse(target, err, c->why_zero);
-    if (level == LHI_LEVEL_WHOLE && config->layout.pipeline > 1 &&
+    if (level == LHI_LEVEL_COMPLETE && config->layout.pipeline > 1 &&
         !has_bit(c->placements, config->placement))
         return refuse(target, err, c->why_placement);
     return LH_OK;
@@ -703,14 +703,14 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
 lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
                                   const lh_choice *choice, lh_error *err)
 {
-    lhi_config config = lhi_config_of(choice);
+    lhi_config config = lhi_config_from_choice(choice);
     /* checks the resulting values, not the requested ones */
     lh_job asked = *job;
     asked.training.zero_given = asked.training.recompute_given = false;
     asked.layout.schedule = choice->layout.schedule;
     asked.layout.pipeline = choice->layout.pipeline;
     LHI_TRY(lhi_target_check_job(target, &asked, err));
-    for (int level = LHI_LEVEL_GROUP; level <= LHI_LEVEL_WHOLE; level++)
+    for (int level = LHI_LEVEL_GROUP; level <= LHI_LEVEL_COMPLETE; level++)
         LHI_TRY(lhi_target_check(target, job, (lhi_level)level, &config, err));
     return LH_OK;
 }

@@ -8,16 +8,16 @@
 
 /* Returns the display name: "Megatron-LM"; for LH_TARGET_ANY "longhaul's
  * schedules". */
-const char *lhi_target_shown(lh_target target);
+const char *lhi_target_display_name(lh_target target);
 /* Returns the version that the rules were checked against: "core 0.16". */
 const char *lhi_target_version(lh_target target);
 
 /* Checks whether the target runs the schedules of a method on `pipeline`
  * stages. Frameworks run a single stage's microbatches one by one. */
-bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method);
+bool lhi_target_supports_method(lh_target target, uint32_t pipeline, const char *method);
 /* Checks whether the target accepts any pass order, including one from the
  * solver; `pipeline` 0: with more than one stage. */
-bool lhi_target_takes_orders(lh_target target, uint32_t pipeline);
+bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline);
 
 /* Checks whether the target runs only combined backward passes (D and W).
  * PyTorch's FSDP with ZeRO 3 frees weights after a forward pass and silently

@@ -70,7 +70,7 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
 
 /* Counts one stage's replicas on the same site as `replica`, and in *before
  * those that precede it. */
-static uint32_t count_here(const uint32_t *sites, uint32_t n, uint32_t replica,
+static uint32_t count_same_site(const uint32_t *sites, uint32_t n, uint32_t replica,
                            uint32_t *before)
 {
     uint32_t here = 0;
@@ -91,10 +91,10 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
     for (uint32_t s = 0; s < l->pipeline; s++)
         for (uint32_t r = 0; r < l->data; r++) {
             uint32_t first, here;
-            count_here(sites, l->data, r, &first);
-            if (count_here(sites + (size_t)s * l->data, l->data, r, &here) ==
+            count_same_site(sites, l->data, r, &first);
+            if (count_same_site(sites + (size_t)s * l->data, l->data, r, &here) ==
                     sharers &&
-                (here == first || !lhi_embeds_twice(job->model)))
+                (here == first || !lhi_needs_second_embedding(job->model)))
                 continue;
             return REFUSE(err,
                           "shards over datacenters that have as many replicas "
@@ -108,7 +108,7 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
 /* Checks that each datacenter has equally many ranks with the experts of a
  * stage's k-th rank. *each: that number in datacenters with any; 0 on first
  * use. */
-static bool as_many_each(const lh_layout *l, const uint32_t *sites, uint32_t k,
+static bool has_equal_experts(const lh_layout *l, const uint32_t *sites, uint32_t k,
                          uint32_t *each)
 {
     const uint32_t ranks = l->context * l->tensor; /* ranks per replica */
@@ -133,7 +133,7 @@ static lh_status check_experts(const lh_job *job, const lh_layout *l,
         return LH_OK;
     for (uint32_t s = 0; s < l->pipeline; s++)
         for (uint32_t k = 0; k < lh_layout_expert_block(l); k++)
-            if (!as_many_each(l, sites + (size_t)s * l->data, k, &each))
+            if (!has_equal_experts(l, sites + (size_t)s * l->data, k, &each))
                 return REFUSE(err,
                               "shards experts over datacenters where as many "
                               "ranks have them each; use layout.sharding: "
@@ -155,7 +155,7 @@ lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *c,
                              : lhi_fail_nomem(err);
     if (status == LH_OK) {
         status = check_sites(job, l, sites,
-                             count_here(sites, l->data, 0, &before), err);
+                             count_same_site(sites, l->data, 0, &before), err);
         if (status == LH_OK)
             status = check_experts(job, l, sites, err);
     } else if (status == LH_EUNSUPPORTED)

@@ -11,11 +11,11 @@
 #include <math.h>
 
 /* Traffic count state. */
-typedef struct counter {
+typedef struct state_builder {
     const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
     lhi_arena *mem;
-    lhi_places places;
+    lhi_layout_placement places;
     lh_cost_options options; /* with defaults */
     lhi_traffic *pairs;      /* [from * n_datacenters + to] */
     double *bytes;           /* data_bytes before rounding */
@@ -78,7 +78,7 @@ static bool has_leaders(const counter *c)
  * an elastic plan, its shares are sent for every group on a chunk, except for
  * the backward of the last chunk's first group, whose parameters are already
  * gathered. */
-static void find_rounds(const counter *c, double *gathers, double *reductions)
+static void count_rounds(const counter *c, double *gathers, double *reductions)
 {
     uint32_t zero = c->job->training.zero;
     double microbatches = c->config->microbatches;
@@ -126,7 +126,7 @@ static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
 {
     uint32_t n = 0;
     for (uint32_t k = 0; k < r->n_sites; k++) {
-        if (k != i && !lhi_zones_of_one(c->job, r->sites[i].datacenter,
+        if (k != i && !lhi_are_zones_of_same_datacenter(c->job, r->sites[i].datacenter,
                                         r->sites[k].datacenter))
             continue;
         if (k < i)
@@ -161,16 +161,16 @@ static void count_params(counter *c, const ring *r, double params)
 {
     double element = lh_precision_bytes(c->job->training.precision);
     double wire = c->options.gradient_wire_bytes, gathers, reductions;
-    find_rounds(c, &gathers, &reductions);
+    count_rounds(c, &gathers, &reductions);
     count_rings(c, r, params * element, gathers);
     count_rings(c, r, params * wire, reductions);
 }
 
 /* Counts the traffic of experts with their own process-group layout. */
-static void count_experts(counter *c, const lhi_fold *fold, double params)
+static void count_experts(counter *c, const lhi_group_layout *fold, double params)
 {
-    lhi_copies copies;
-    for (uint32_t i = 0; lhi_fold_copies(fold, i, &copies); i++) {
+    lhi_expert_replicas copies;
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &copies); i++) {
         ring r = {copies.group.n_sites, copies.sites, (double)copies.n,
                   copies.group.per_datacenter};
         if (copies.n && r.n_sites > 1)
@@ -189,14 +189,14 @@ static double all_to_alls(const lh_job *job, lh_recompute recompute)
 }
 
 /* Counts the all-to-all traffic of a chunk's layers. */
-static lh_status count_tokens(counter *c, const lhi_fold *fold,
-                              const lh_cost_slice *slice, lh_error *err)
+static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
+                              const lh_cost_layer_range *slice, lh_error *err)
 {
     const lh_job *job = c->job;
     const lh_model *m = job->model;
     lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
     double passes = all_to_alls(job, c->config->recompute), layers;
-    lhi_members block;
+    lhi_group_members block;
     lhi_shape shape;
     layers =
         lhi_slice_has_mtp(m, slice) && lh_model_layer_is_moe(m, m->layers - 1)
@@ -208,9 +208,9 @@ static lh_status count_tokens(counter *c, const lhi_fold *fold,
     /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
      * combine them. */
     double each = shape.tokens * shape.dispatched * m->hidden *
-                  (shape.dispatch + shape.element) / 2 * passes * layers *
+                  (shape.dispatch_element + shape.element) / 2 * passes * layers *
                   c->config->microbatches;
-    for (uint32_t i = 0; lhi_fold_across(fold, i, &block); i++)
+    for (uint32_t i = 0; lhi_group_layout_find_spanning_group(fold, i, &block); i++)
         for (uint32_t a = 0; a < block.n; a++)
             for (uint32_t b = 0; b < block.n; b++)
                 if (a != b)
@@ -219,7 +219,7 @@ static lh_status count_tokens(counter *c, const lhi_fold *fold,
                               block.at[b].datacenter] +=
                         each * fold->tensor * block.at[a].members *
                         block.at[b].members *
-                        lhi_all_to_all_share(&block, a, &exchange);
+                        lhi_all_to_all_compute_share(&block, a, &exchange);
     return LH_OK;
 }
 
@@ -227,22 +227,22 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
 {
     const lh_layout *l = &c->config->layout;
     uint32_t stage = lhi_config_device(c->config, chunk);
-    const lhi_spread *spread = &c->places.spreads[stage];
+    const lhi_stage_placement *spread = &c->places.stages[stage];
     if (spread->n_sites < 2)
         return LH_OK;
-    lh_cost_slice slice = lhi_config_slice(c->job, c->config, spread, chunk);
+    lh_cost_layer_range slice = lhi_config_slice(c->job, c->config, spread, chunk);
     slice.datacenter = spread->sites[0].datacenter;
-    slice.of = 0; /* profiles have no bytes between sites */
+    slice.n_chunks = 0; /* profiles have no bytes between sites */
     ring dense = {spread->n_sites, spread->sites, l->tensor,
-                  (double)lhi_spread_least(spread) * l->context};
+                  (double)lhi_stage_placement_min_replicas(spread) * l->context};
     lh_cost cost;
-    lhi_fold fold;
+    lhi_group_layout fold;
     LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
     count_params(c, &dense, (double)(cost.params - cost.expert_params));
     if (!cost.expert_params)
         return LH_OK;
-    LHI_TRY(lhi_fold_of(c->job, l, &slice, &fold, err));
-    if (fold.like_the_rest) {
+    LHI_TRY(lhi_group_layout_build(c->job, l, &slice, &fold, err));
+    if (fold.matches_dense_layers) {
         count_params(c, &dense, (double)cost.expert_params);
         return LH_OK;
     }
@@ -265,14 +265,14 @@ static void count_flows(counter *c)
     const lh_layout *l = &c->config->layout;
     uint32_t n = c->job->n_datacenters;
     for (uint32_t s = 0; s < c->config->layout.pipeline; s++) {
-        const lhi_spread *spread = &c->places.spreads[s];
+        const lhi_stage_placement *spread = &c->places.stages[s];
         for (uint32_t i = 0; spread->n_sites > 1 && i < spread->n_sites; i++) {
             size_t pair = (size_t)spread->sites[i].datacenter * n +
                           spread->sites[(i + 1) % spread->n_sites].datacenter;
             c->pairs[pair].data_flows +=
                 has_leaders(c)
                     ? leader_rings(c->job, l)
-                    : (uint64_t)lhi_group_size(l) * lhi_spread_least(spread);
+                    : (uint64_t)lhi_group_size(l) * lhi_stage_placement_min_replicas(spread);
         }
     }
 }
@@ -286,9 +286,9 @@ static lh_status count_data(counter *c, lh_error *err)
         LHI_TRY(count_chunk(c, k, err));
     count_flows(c);
     for (size_t i = 0; i < n * n; i++) {
-        LHI_TRY(lhi_whole(c->bytes[i], "bytes between datacenters",
+        LHI_TRY(lhi_round_up_checked(c->bytes[i], "bytes between datacenters",
                           &c->pairs[i].data_bytes, err));
-        LHI_TRY(lhi_whole(c->tokens[i], "bytes between datacenters",
+        LHI_TRY(lhi_round_up_checked(c->tokens[i], "bytes between datacenters",
                           &c->pairs[i].expert_bytes, err));
     }
     return LH_OK;
@@ -303,7 +303,7 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
     size_t pairs = (size_t)job->n_datacenters * job->n_datacenters;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    LHI_TRY(lhi_cost_options(job, &options, &c.options, err));
+    LHI_TRY(lhi_complete_cost_options(job, &options, &c.options, err));
     c.pairs = LHI_NEW(mem, lhi_traffic, pairs);
     c.bytes = LHI_NEW(mem, double, pairs);
     c.tokens = LHI_NEW(mem, double, pairs);

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { FIRST_ROOM = 1 << 10, MOST_ROOM = 1 << 18 };
+enum { INITIAL_CAPACITY = 1 << 10, MAX_CAPACITY = 1 << 18 };
 
 /* A cached outcome. */
 typedef struct entry {
@@ -17,32 +17,32 @@ typedef struct entry {
 } entry;
 
 /* The evaluation cache: a hash table with open addressing. */
-struct lhi_tried {
+struct lhi_evaluation_cache {
     pthread_mutex_t lock; /* protects the members below */
     lhi_arena *mem;
     entry *all;
     uint32_t n, room;
 };
 
-lh_status lhi_tried_make(lhi_tried **out, lh_error *err)
+lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err)
 {
-    lhi_tried *t = calloc(1, sizeof *t);
+    lhi_evaluation_cache *t = calloc(1, sizeof *t);
     if (!t)
         return lhi_fail_nomem(err);
     t->mem = lhi_arena_make(0);
-    t->all = calloc(FIRST_ROOM, sizeof *t->all);
+    t->all = calloc(INITIAL_CAPACITY, sizeof *t->all);
     if (!t->mem || !t->all || pthread_mutex_init(&t->lock, NULL) != 0) {
         lhi_arena_free(t->mem);
         free(t->all);
         free(t);
         return lhi_fail_nomem(err);
     }
-    t->room = FIRST_ROOM;
+    t->room = INITIAL_CAPACITY;
     *out = t;
     return LH_OK;
 }
 
-void lhi_tried_free(lhi_tried *tried)
+void lhi_evaluation_cache_free(lhi_evaluation_cache *tried)
 {
     if (!tried)
         return;
@@ -59,7 +59,7 @@ static bool is_empty(const entry *e)
     return e->of.a == 0 && e->of.b == 0;
 }
 
-static entry *slot_of(const lhi_tried *t, lhi_fingerprint of)
+static entry *find_slot(const lhi_evaluation_cache *t, lhi_fingerprint of)
 {
     uint32_t at = (uint32_t)(of.a >> 32) & (t->room - 1);
     while (!is_empty(&t->all[at]) &&
@@ -70,20 +70,20 @@ static entry *slot_of(const lhi_tried *t, lhi_fingerprint of)
 
 /* Ensures that at least half of the table stays free for one more entry;
  * returns false without memory. */
-static bool make_room(lhi_tried *t)
+static bool ensure_capacity(lhi_evaluation_cache *t)
 {
     if (2 * t->n < t->room)
         return true;
-    if (t->room >= MOST_ROOM)
+    if (t->room >= MAX_CAPACITY)
         return false;
-    lhi_tried more = *t;
+    lhi_evaluation_cache more = *t;
     more.room = 2 * t->room;
     more.all = calloc(more.room, sizeof *more.all);
     if (!more.all)
         return false;
     for (uint32_t i = 0; i < t->room; i++)
         if (!is_empty(&t->all[i]))
-            *slot_of(&more, t->all[i].of) = t->all[i];
+            *find_slot(&more, t->all[i].of) = t->all[i];
     free(t->all);
     t->all = more.all;
     t->room = more.room;
@@ -91,10 +91,10 @@ static bool make_room(lhi_tried *t)
 }
 
 /* Looks up a result. */
-static bool is_known(lhi_tried *t, lhi_fingerprint of, lhi_method_outcome *out)
+static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of, lhi_method_outcome *out)
 {
     pthread_mutex_lock(&t->lock);
-    const entry *e = slot_of(t, of);
+    const entry *e = find_slot(t, of);
     const bool known = !is_empty(e);
     if (known)
         *out = e->outcome;
@@ -103,15 +103,15 @@ static bool is_known(lhi_tried *t, lhi_fingerprint of, lhi_method_outcome *out)
 }
 
 /* Stores a result; drops it if there is no memory. */
-static void remember(lhi_tried *t, lhi_fingerprint of,
+static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
                      const lhi_method_outcome *outcome)
 {
     pthread_mutex_lock(&t->lock);
     const char *why = NULL;
-    if (make_room(t))
+    if (ensure_capacity(t))
         why = *outcome->why ? lhi_arena_strdup(t->mem, outcome->why) : "";
     if (why) {
-        entry *e = slot_of(t, of);
+        entry *e = find_slot(t, of);
         t->n += is_empty(e);
         *e = (entry){of, *outcome};
         e->outcome.why = why;
@@ -152,7 +152,7 @@ static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
 }
 
 /* Runs a method on a pipeline. */
-static lh_status try_method(const lh_pipeline *p, const char *method,
+static lh_status run_method(const lh_pipeline *p, const char *method,
                             uint32_t sub_blocks, lhi_arena *mem,
                             lhi_method_outcome *out, lh_schedule **schedule,
                             lh_error *err)
@@ -164,14 +164,14 @@ static lh_status try_method(const lh_pipeline *p, const char *method,
     if (status == LH_OK) {
         status = evaluate(p, made, out, err);
         if (status != LH_OK)
-            lhi_wrap(err, "method %s", method);
+            lhi_fail_add_context(err, "method %s", method);
         if (status != LH_OK || !schedule)
             lh_schedule_free(made);
         else
             *schedule = made;
         return status;
     }
-    if (!lhi_method_refused(status)) {
+    if (!lhi_method_is_inapplicable(status)) {
         if (err)
             *err = why;
         return status;
@@ -183,21 +183,21 @@ static lh_status try_method(const lh_pipeline *p, const char *method,
     return out->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-lh_status lhi_tried_find(lhi_tried *tried, const lh_pipeline *pipeline,
+lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
                          const char *method, uint32_t sub_blocks,
                          lhi_arena *mem, lhi_method_outcome *out,
                          lh_schedule **schedule, lh_error *err)
 {
     if (!tried)
-        return try_method(pipeline, method, sub_blocks, mem, out, schedule,
+        return run_method(pipeline, method, sub_blocks, mem, out, schedule,
                           err);
     lhi_fingerprint of = lhi_pipeline_fingerprint(pipeline);
-    of.a ^= (uint64_t)(lhi_method_named(method) - lhi_methods) + 1;
+    of.a ^= (uint64_t)(lhi_method_find(method) - lhi_methods) + 1;
     if (!schedule && is_known(tried, of, out)) {
         out->why = *out->why ? lhi_arena_strdup(mem, out->why) : "";
         return out->why ? LH_OK : lhi_fail_nomem(err);
     }
-    LHI_TRY(try_method(pipeline, method, sub_blocks, mem, out, schedule, err));
-    remember(tried, of, out);
+    LHI_TRY(run_method(pipeline, method, sub_blocks, mem, out, schedule, err));
+    add_outcome(tried, of, out);
     return LH_OK;
 }

@@ -15,10 +15,10 @@
 
 /* The cache of one search, in which all evaluations have the same sub-blocks.
  * Thread-safe. */
-typedef struct lhi_tried lhi_tried;
+typedef struct lhi_evaluation_cache lhi_evaluation_cache;
 /* Creates an empty cache. */
-lh_status lhi_tried_make(lhi_tried **out, lh_error *err);
-void lhi_tried_free(lhi_tried *tried); /* NULL is allowed */
+lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
+void lhi_evaluation_cache_free(lhi_evaluation_cache *tried); /* NULL is allowed */
 
 /* Outcome of a method on a pipeline. */
 typedef struct lhi_method_outcome {
@@ -32,7 +32,7 @@ typedef struct lhi_method_outcome {
 /* Runs a method by name, or returns the cached outcome; `tried` may be NULL: no
  * cache. out->why is in `mem`. The caller owns *schedule, set on success. With
  * `schedule` NULL a cached outcome avoids running the method. */
-lh_status lhi_tried_find(lhi_tried *tried, const lh_pipeline *pipeline,
+lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
                          const char *method, uint32_t sub_blocks,
                          lhi_arena *mem, lhi_method_outcome *out,
                          lh_schedule **schedule, lh_error *err);

@@ -31,15 +31,15 @@ static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
     return LH_OK;
 }
 
-bool lhi_candidate_works(const lhi_candidate *c)
+bool lhi_candidate_is_feasible(const lhi_candidate *c)
 {
     return c->simulated && c->choice.status == LH_CHOICE_OK;
 }
 
-bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
+bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
                                const lh_error *why, uint64_t n)
 {
-    if (!lhi_layout_refused(status))
+    if (!lhi_layout_is_infeasible(status))
         return false;
     s->n_unsupported += n;
     if (!s->first_refusal.text[0])
@@ -47,7 +47,7 @@ bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
     return true;
 }
 
-lh_status lhi_candidate_bound_built(lhi_candidate *c, const lhi_built *built,
+lh_status lhi_candidate_compute_bound_built(lhi_candidate *c, const lhi_built_layout *built,
                                     lh_error *err)
 {
     lh_bound b;
@@ -57,18 +57,18 @@ lh_status lhi_candidate_bound_built(lhi_candidate *c, const lhi_built *built,
     return LH_OK;
 }
 
-lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
+lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
                               lh_error *err)
 {
-    lhi_built built;
+    lhi_built_layout built;
     lh_error why = {0};
     c->bound_ns = INT64_MAX;
     if (!c->config.layers)
         LHI_TRY(
-            lhi_uneven_by_speed(s->job, &s->options, s->mem, &c->config, err));
+            lhi_layer_partition_by_speed(s->job, &s->options, s->mem, &c->config, err));
     lh_status status = lhi_layout_build(s->job, &c->config, &built, &why);
-    if (lhi_layout_search_refused(s, status, &why, 1)) {
-        c->floor.ns = INT64_MAX;
+    if (lhi_layout_search_count_refusal(s, status, &why, 1)) {
+        c->lower_bound.ns = INT64_MAX;
         return LH_OK;
     }
     if (status != LH_OK) {
@@ -78,7 +78,7 @@ lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
     }
     status = find_missing(built.pipeline, c, err);
     if (status == LH_OK && c->missing == 0) {
-        status = lhi_candidate_bound_built(c, &built, err);
+        status = lhi_candidate_compute_bound_built(c, &built, err);
     } else if (status == LH_OK) {
         s->n_memory++;
     }
@@ -86,20 +86,20 @@ lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
     return status;
 }
 
-lh_status lhi_candidate_even_out(lhi_layout_search *s, lhi_candidate *c,
+lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err)
 {
     if (s->options.partition == LH_PARTITION_EXACT)
         return LH_OK; /* exhaustive search tries all methods */
-    c->evened = true;
+    c->rebalanced = true;
     lhi_candidate other = *c;
     const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
     LHI_TRY(
-        lhi_uneven_even_work(s->job, &s->options, s->mem, &other.config, err));
+        lhi_layer_partition_rebalance(s->job, &s->options, s->mem, &other.config, err));
     if (other.config.layers == c->config.layers)
         return LH_OK;
     other.missing = 0;
-    LHI_TRY(lhi_candidate_bound(s, &other, err));
+    LHI_TRY(lhi_candidate_compute_bound(s, &other, err));
     s->n_memory = n_memory;
     s->n_unsupported = n_unsupported;
     if (other.bound_ns >= c->bound_ns)

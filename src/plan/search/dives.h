@@ -9,6 +9,6 @@
 
 /* Runs the local search, after layers were moved: adds its results to the
  * candidates, and the best with each value to s->unexplored, if not NULL. */
-lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err);
+lh_status lhi_layout_search_run_local_search(lhi_layout_search *s, lh_error *err);
 
 #endif

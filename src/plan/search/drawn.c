@@ -17,12 +17,12 @@
 enum { SIMULATED = 8 }; /* layouts evaluated under every method */
 
 /* A kept partition. */
-typedef struct kept {
+typedef struct prefix {
     int64_t ns;
     uint32_t layout; /* candidate */
     const char *method;
     uint32_t *layers;
-} kept;
+} kept_partition;
 
 /* Sampling state. */
 typedef struct drawing {
@@ -30,7 +30,7 @@ typedef struct drawing {
     lhi_space space;
     lhi_random random;
     uint32_t n_layouts, n_partitions, n_keep, n_changes;
-    kept *best; /* by ns, the fastest first */
+    kept_partition *best; /* by ns, the fastest first */
     uint32_t n_best;
     lhi_arena *mem;
     /* State of one layout's sampling: */
@@ -38,15 +38,15 @@ typedef struct drawing {
     const char *method;
     uint32_t seen; /* children visited */
     lhi_config chosen;
-} drawing;
+} monte_carlo;
 
-static uint32_t count_or(uint32_t given, uint32_t usual)
+static uint32_t value_or_default(uint32_t given, uint32_t usual)
 {
     return given ? given : usual;
 }
 
 /* Checks whether the caller asks for the best so far and there is one. */
-static bool is_stopped(const drawing *d, uint32_t done, uint32_t total)
+static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
 {
     const lh_plan_options *o = &d->s->options;
     return o->progress &&
@@ -58,9 +58,9 @@ static bool is_stopped(const drawing *d, uint32_t done, uint32_t total)
 /* --- one layout ----------------------------------------------------------- */
 
 /* Reservoir sampling: selects each child with the same probability. */
-static lh_status choose(void *context, const lhi_config *config, lh_error *err)
+static lh_status select_child(void *context, const lhi_config *config, lh_error *err)
 {
-    drawing *d = context;
+    monte_carlo *d = context;
     (void)err;
     if (lhi_random_below(&d->random, ++d->seen) == 0)
         d->chosen = *config;
@@ -68,30 +68,30 @@ static lh_status choose(void *context, const lhi_config *config, lh_error *err)
 }
 
 /* Samples a complete layout level by level. */
-static lh_status draw_layout(drawing *d, bool *found, lh_error *err)
+static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
 {
     uint64_t dropped = 0;
     d->chosen = (lhi_config){0};
     *found = true;
-    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_WHOLE && *found;
+    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_COMPLETE && *found;
          level++) {
         lhi_config parent = d->chosen;
         d->seen = 0;
         LHI_TRY(lhi_space_children(&d->space, (lhi_level)level, &parent,
-                                   &dropped, choose, d, err));
+                                   &dropped, select_child, d, err));
         *found = d->seen > 0;
     }
     return LH_OK;
 }
 
 /* Samples a fast method, or the job's own if that is slow. */
-static const char *draw_method(drawing *d, uint32_t pipeline)
+static const char *sample_method(monte_carlo *d, uint32_t pipeline)
 {
     const char *chosen = d->s->job->layout.schedule;
     uint32_t n = 0;
     for (uint32_t m = 0; m < lhi_n_methods; m++) {
         const lhi_method *method = &lhi_methods[m];
-        if (lhi_method_considered(d->s->job, &d->s->options, pipeline,
+        if (lhi_method_is_considered(d->s->job, &d->s->options, pipeline,
                                   method) &&
             method->kind != LHI_METHOD_SLOW &&
             lhi_random_below(&d->random, ++n) == 0)
@@ -103,7 +103,7 @@ static const char *draw_method(drawing *d, uint32_t pipeline)
 /* --- partitions ----------------------------------------------------------- */
 
 /* Times a built pipeline under the sampled method. */
-static lh_status time_built(const drawing *d, const lhi_built *built,
+static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
                             int64_t *ns, lh_error *err)
 {
     lh_method_options how = {.size = sizeof how,
@@ -123,7 +123,7 @@ static lh_status time_built(const drawing *d, const lhi_built *built,
 }
 
 /* Keeps the partition if it is among the fastest. */
-static lh_status keep_partition(drawing *d, int64_t ns, const uint32_t *layers,
+static lh_status keep_partition(monte_carlo *d, int64_t ns, const uint32_t *layers,
                                 lh_error *err)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
@@ -140,7 +140,7 @@ static lh_status keep_partition(drawing *d, int64_t ns, const uint32_t *layers,
         at--;
     for (; at > 0 && d->best[at - 1].ns > ns; at--)
         d->best[at] = d->best[at - 1];
-    d->best[at] = (kept){ns, d->layout, d->method, copy};
+    d->best[at] = (kept_partition){ns, d->layout, d->method, copy};
     return LH_OK;
 }
 
@@ -148,9 +148,9 @@ static lh_status keep_partition(drawing *d, int64_t ns, const uint32_t *layers,
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t *ns, lh_error *err)
 {
-    drawing *d = context;
+    monte_carlo *d = context;
     lhi_config config = d->s->candidates[d->layout].config;
-    lhi_built built;
+    lhi_built_layout built;
     lh_error why = {0};
     *ns = INT64_MAX;
     config.layers = layers;
@@ -159,8 +159,8 @@ static lh_status time_partition(void *context, const uint32_t *layers,
         status = time_built(d, &built, ns, &why);
         lh_pipeline_free(built.pipeline);
     }
-    if (status != LH_OK && !lhi_layout_refused(status) &&
-        !lhi_method_refused(status)) {
+    if (status != LH_OK && !lhi_layout_is_infeasible(status) &&
+        !lhi_method_is_inapplicable(status)) {
         if (err)
             *err = why;
         return status;
@@ -170,18 +170,18 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return *ns < INT64_MAX ? keep_partition(d, *ns, layers, err) : LH_OK;
 }
 
-static lhi_partition partition_of(drawing *d)
+static lhi_partition partition_of(monte_carlo *d)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
     return (lhi_partition){.n_layers = d->s->job->model->layers,
                            .n_chunks = l->pipeline * l->chunks_per_device,
-                           .most_ratio = lhi_uneven_ratio(&d->s->options),
+                           .max_ratio = lhi_layer_partition_ratio(&d->s->options),
                            .time = time_partition,
                            .context = d};
 }
 
 /* Samples partitions of one layout. */
-static lh_status explore(drawing *d, lh_error *err)
+static lh_status explore(monte_carlo *d, lh_error *err)
 {
     lhi_partition p = partition_of(d);
     lhi_partition_sampling how = {.samples = d->n_partitions,
@@ -196,7 +196,7 @@ static lh_status explore(drawing *d, lh_error *err)
 }
 
 /* Moves one layer from one chunk to another. */
-static lh_status change(drawing *d, const kept *one, uint32_t *layers,
+static lh_status change(monte_carlo *d, const kept_partition *one, uint32_t *layers,
                         lh_error *err)
 {
     d->layout = one->layout;
@@ -218,20 +218,20 @@ static lh_status change(drawing *d, const kept *one, uint32_t *layers,
 
 /* --- complete search ------------------------------------------------------ */
 
-static lh_status draw_all(drawing *d, lh_error *err)
+static lh_status sample_all(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     for (uint32_t i = 0; i < d->n_layouts; i++) {
         bool found;
         if (is_stopped(d, i, d->n_layouts))
             break;
-        LHI_TRY(draw_layout(d, &found, err));
+        LHI_TRY(sample_layout(d, &found, err));
         const lh_layout *l = &d->chosen.layout;
         if (!found || (uint64_t)l->pipeline * l->chunks_per_device >
                           s->job->model->layers)
             continue;
         d->layout = s->n;
-        d->method = draw_method(d, l->pipeline);
+        d->method = sample_method(d, l->pipeline);
         s->candidates[s->n++] = (lhi_candidate){.config = d->chosen};
         LHI_TRY(explore(d, err));
     }
@@ -239,11 +239,11 @@ static lh_status draw_all(drawing *d, lh_error *err)
 }
 
 /* Improves the kept partitions. */
-static lh_status change_all(drawing *d, lh_error *err)
+static lh_status change_all(monte_carlo *d, lh_error *err)
 {
     uint32_t n = d->n_best;
     uint32_t *layers = calloc(d->s->job->model->layers, sizeof *layers);
-    kept *start = calloc(n + (size_t)1, sizeof *start);
+    kept_partition *start = calloc(n + (size_t)1, sizeof *start);
     lh_status status = layers && start ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && n)
         memcpy(start, d->best, n * sizeof *start);
@@ -255,12 +255,12 @@ static lh_status change_all(drawing *d, lh_error *err)
 }
 
 /* Simulates the fastest partition of the fastest layouts under every method. */
-static lh_status simulate_best(drawing *d, lh_error *err)
+static lh_status simulate_best(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_best && n < SIMULATED; i++) {
-        const kept *one = &d->best[i];
+        const kept_partition *one = &d->best[i];
         lhi_candidate *c = &s->candidates[one->layout];
         if (c->simulated)
             continue;
@@ -271,9 +271,9 @@ static lh_status simulate_best(drawing *d, lh_error *err)
             return lhi_fail_nomem(err);
         memcpy(layers, one->layers, chunks * sizeof *layers);
         c->config.layers = layers;
-        LHI_TRY(lhi_candidate_bound(s, c, err));
-        LHI_TRY(lhi_candidate_simulate(s, c, err));
-        if (lhi_candidate_works(c) && c->choice.iteration_ns < s->best_ns)
+        LHI_TRY(lhi_candidate_compute_bound(s, c, err));
+        LHI_TRY(lhi_candidate_evaluate(s, c, err));
+        if (lhi_candidate_is_feasible(c) && c->choice.iteration_ns < s->best_ns)
             s->best_ns = c->choice.iteration_ns;
         n++;
     }
@@ -284,15 +284,15 @@ static lh_status simulate_best(drawing *d, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_layout_search_draw(lhi_layout_search *s, lh_error *err)
+lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
 {
     const lh_plan_sampling *o = &s->options.sampling;
-    drawing d = {.s = s,
+    monte_carlo d = {.s = s,
                  .random = {o->seed ? o->seed : 1},
-                 .n_layouts = count_or(o->layouts, 100),
-                 .n_partitions = count_or(o->partitions, 100),
-                 .n_keep = count_or(o->keep, 1000),
-                 .n_changes = count_or(o->changes, 100)};
+                 .n_layouts = value_or_default(o->layouts, 100),
+                 .n_partitions = value_or_default(o->partitions, 100),
+                 .n_keep = value_or_default(o->keep, 1000),
+                 .n_changes = value_or_default(o->changes, 100)};
     s->best_ns = s->best_value = INT64_MAX;
     d.mem = lhi_arena_make(0);
     d.best = calloc(d.n_keep, sizeof *d.best);
@@ -302,7 +302,7 @@ lh_status lhi_layout_search_draw(lhi_layout_search *s, lh_error *err)
     if (status == LH_OK)
         status = lhi_space_init(s->job, s->mem, &d.space, err);
     if (status == LH_OK)
-        status = draw_all(&d, err);
+        status = sample_all(&d, err);
     if (status == LH_OK)
         status = change_all(&d, err);
     if (status == LH_OK)

@@ -24,13 +24,13 @@ uint32_t lhi_workers_count(const lhi_workers *workers); /* NULL: 1 */
  * the search's front. Candidates are shared: a part changes only its own ones
  * and adds none. Other results go to an entry for part i in `context`. `who` is
  * the thread, for per-thread data. */
-typedef lh_status lhi_search_part(void *context, lhi_layout_search *own,
+typedef lh_status lhi_search_task(void *context, lhi_layout_search *own,
                                   uint32_t who, uint32_t i, lh_error *err);
 
 /* Runs parts 0 .. n - 1 for any n. Returns the status and error of the first
  * failed part; others may have run. */
-lh_status lhi_layout_search_each(lhi_layout_search *s, uint32_t n,
-                                 lhi_search_part *part, void *context,
+lh_status lhi_layout_search_parallel_for(lhi_layout_search *s, uint32_t n,
+                                 lhi_search_task *part, void *context,
                                  lh_error *err);
 
 #endif

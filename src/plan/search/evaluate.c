@@ -11,7 +11,7 @@
 #include <longhaul/simulate.h>
 #include <string.h>
 
-lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
+lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method)
 {
     lh_choice choice = {.status = LH_CHOICE_FAILED,
                         .layout = c->config.layout,
@@ -41,13 +41,13 @@ static lh_status peak_flops(const lh_job *job, const lh_layout *l,
     bool alike = true;
     double sum = 0;
     for (uint32_t i = 1; i < job->n_datacenters; i++)
-        alike = alike && lhi_same(peak_of(job, i), peak_of(job, 0));
+        alike = alike && lhi_equals_exactly(peak_of(job, i), peak_of(job, 0));
     if (alike) {
         *out = peak_of(job, 0) *
                ((double)lhi_group_size(l) * l->pipeline * l->data);
         return LH_OK;
     }
-    lhi_places places;
+    lhi_layout_placement places;
     lhi_mark mark = lhi_arena_mark(mem);
     LHI_TRY(lhi_layout_place(job, l, mem, &places, err));
     for (uint32_t g = 0; g < places.sites->n_groups; g++)
@@ -61,7 +61,7 @@ static lh_status peak_flops(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-lh_status lhi_choice_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
                            lh_error *err)
 {
     double peak;
@@ -77,7 +77,7 @@ lh_status lhi_choice_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
 }
 
 /* Fills a choice from a method's outcome. */
-static void set_outcome(const lhi_built *built, const lhi_method_outcome *o,
+static void set_outcome(const lhi_built_layout *built, const lhi_method_outcome *o,
                         lh_choice *choice)
 {
     lhi_choice_clear(choice);
@@ -95,8 +95,8 @@ static void set_outcome(const lhi_built *built, const lhi_method_outcome *o,
     choice->memory_limit_bytes = o->memory_limit_bytes;
 }
 
-lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
-                         const lhi_built *built, lhi_tried *tried,
+lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
+                         const lhi_built_layout *built, lhi_evaluation_cache *tried,
                          lhi_arena *mem, lh_choice *choice,
                          lh_schedule **schedule, lh_error *err)
 {
@@ -104,22 +104,22 @@ lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
     if (schedule)
         *schedule = NULL;
     choice->status = LH_CHOICE_FAILED;
-    LHI_TRY(lhi_tried_find(tried, built->pipeline, choice->layout.schedule,
+    LHI_TRY(lhi_evaluation_cache_run_method(tried, built->pipeline, choice->layout.schedule,
                            options->sub_blocks, mem, &outcome, schedule, err));
     set_outcome(built, &outcome, choice);
-    return lhi_choice_rates(job, mem, choice, err);
+    return lhi_choice_compute_rates(job, mem, choice, err);
 }
 
-bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
+bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
                            uint32_t pipeline, const lhi_method *method)
 {
-    if (lhi_schedule_asked(job) == LHI_ASKED_METHOD)
+    if (lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return strcmp(job->layout.schedule, method->name) == 0;
-    if (!lhi_target_runs(job->target, pipeline, method->name))
+    if (!lhi_target_supports_method(job->target, pipeline, method->name))
         return false;
     if (options->quick && method->kind == LHI_METHOD_SLOW)
         return false;
-    return method->kind != LHI_METHOD_CHOICE;
+    return method->kind != LHI_METHOD_META;
 }
 
 /* Checks whether a slow method is worth its time. It seldom gains more than a
@@ -131,30 +131,30 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
     const uint64_t passes = 3 * (uint64_t)c->config.layout.pipeline *
                             c->config.layout.chunks_per_device *
                             c->config.microbatches;
-    if ((passes <= LHI_FEW_PASSES || c->slowly) && !s->options.quick)
+    if ((passes <= LHI_FEW_PASSES || c->with_slow_methods) && !s->options.quick)
         return o->status != LH_CHOICE_OK || o->iteration_ns > c->bound_ns;
     int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
     return o->status != LH_CHOICE_OK ||
            (o->iteration_ns > c->bound_ns &&
-            lhi_value_at(&s->options, o,
+            lhi_objective_value_at(&s->options, o,
                          o->iteration_ns - o->iteration_ns / share) <
                 s->best_value);
 }
 
 /* Runs one method and keeps the better result. */
-static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
-                         const lhi_built *built, const char *name,
+static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
+                         const lhi_built_layout *built, const char *name,
                          lh_schedule **best, lh_choice *row, lh_error *err)
 {
     lh_schedule *schedule = NULL;
-    lh_choice choice = lhi_candidate_choice(c, name);
-    LHI_TRY(lhi_method_try(s->job, &s->options, built, s->tried, s->mem,
+    lh_choice choice = lhi_candidate_make_choice(c, name);
+    LHI_TRY(lhi_method_evaluate(s->job, &s->options, built, s->evaluation_cache, s->mem,
                            &choice, best ? &schedule : NULL, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's cost */
-    lh_status status = lhi_money_set(s->job, s->mem, &choice, err);
+    lh_status status = lhi_pricing_set_choice(s->job, s->mem, &choice, err);
     if (status == LH_OK && s->front)
-        status = lhi_front_add(s->front, &choice, err);
+        status = lhi_pareto_front_add(s->front, &choice, err);
     if (status != LH_OK) {
         lh_schedule_free(schedule);
         return status;
@@ -185,30 +185,30 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
 static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
                             const lhi_method *method)
 {
-    return lhi_schedule_asked(s->job) != LHI_ASKED_METHOD &&
+    return lhi_schedule_requested(s->job) != LHI_REQUEST_METHOD &&
            strcmp(method->name, LHI_ELASTIC) == 0 && c->config.zero >= 2 &&
-           lhi_elastic_suits(s->job, &c->config);
+           lhi_elastic_is_applicable(s->job, &c->config);
 }
 
-lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
-                                const lhi_built *built, lh_schedule **best,
+lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
+                                const lhi_built_layout *built, lh_schedule **best,
                                 lh_choice *all, uint32_t *n_all, lh_error *err)
 {
     lh_choice row;
     if (best)
         *best = NULL;
-    c->choice = lhi_candidate_choice(c, NULL);
+    c->choice = lhi_candidate_make_choice(c, NULL);
     c->simulated = true;
     for (int slow = 0; slow < 2; slow++)
         for (uint32_t m = 0; m < lhi_n_methods; m++) {
             const lhi_method *method = &lhi_methods[m];
-            if (!lhi_method_considered(s->job, &s->options,
+            if (!lhi_method_is_considered(s->job, &s->options,
                                        c->config.layout.pipeline, method) ||
                 is_elastic_plan(s, c, method) ||
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && !s->exact && !is_worth_it(s, c)))
                 continue;
-            LHI_TRY(run_one(s, c, built, method->name, best, &row, err));
+            LHI_TRY(run_method(s, c, built, method->name, best, &row, err));
             if (all)
                 all[(*n_all)++] = row;
         }
@@ -216,13 +216,13 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
 }
 
 /* Runs the quick evaluation: one method. */
-static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
-                        const lhi_built *built, lh_error *err)
+static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
+                        const lhi_built_layout *built, lh_error *err)
 {
     lh_choice row;
-    c->choice = lhi_candidate_choice(c, NULL);
+    c->choice = lhi_candidate_make_choice(c, NULL);
     c->simulated = true;
-    return run_one(s, c, built, lhi_method_at_a_glance()->name, NULL, &row,
+    return run_method(s, c, built, lhi_method_get_representative()->name, NULL, &row,
                    err);
 }
 
@@ -230,41 +230,41 @@ static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
 static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
                           lh_error *err)
 {
-    lhi_built built;
+    lhi_built_layout built;
     bool before = c->simulated;
     LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
     lh_status status =
-        all ? lhi_candidate_methods(s, c, &built, NULL, NULL, NULL, err)
-            : glance(s, c, &built, err);
-    c->thorough = all;
+        all ? lhi_candidate_run_methods(s, c, &built, NULL, NULL, NULL, err)
+            : evaluate_quickly(s, c, &built, err);
+    c->fully_evaluated = all;
     lh_pipeline_free(built.pipeline);
     s->n_simulated += !before;
     return status;
 }
 
-lh_status lhi_candidate_glance(lhi_layout_search *s, lhi_candidate *c,
+lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
                                lh_error *err)
 {
     bool all =
-        !lhi_method_considered(s->job, &s->options, c->config.layout.pipeline,
-                               lhi_method_at_a_glance());
+        !lhi_method_is_considered(s->job, &s->options, c->config.layout.pipeline,
+                               lhi_method_get_representative());
     return simulate(s, c, all, err);
 }
 
-lh_status lhi_candidate_simulate(lhi_layout_search *s, lhi_candidate *c,
+lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err)
 {
     return simulate(s, c, true, err);
 }
 
-lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
+lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
-        if (lhi_candidate_works(c) &&
-            (!best || lhi_value_of(&s->options, &c->choice) <
-                          lhi_value_of(&s->options, &best->choice)))
+        if (lhi_candidate_is_feasible(c) &&
+            (!best || lhi_objective_value(&s->options, &c->choice) <
+                          lhi_objective_value(&s->options, &best->choice)))
             best = c;
     }
     return best;

@@ -12,21 +12,21 @@
 #include <string.h>
 
 enum {
-    MOST_PARTITIONS = 200000, /* per layout */
-    MOST_SMALL = 500000,      /* passes over all partitions of a small job */
+    MAX_PARTITIONS = 200000, /* per layout */
+    MAX_SMALL_PASSES = 500000,      /* passes over all partitions of a small job */
 };
 
 /* State while enumerating one layout's partitions. */
-typedef struct trial {
+typedef struct enumeration {
     lhi_layout_search *s;
     lhi_candidate *c;
-    lhi_known *known;
+    lhi_build_cache *known;
     int64_t least_ns; /* least bound over the evaluated partitions */
     bool cut;         /* some partitions were skipped */
-} trial;
+} enumeration;
 
 /* Runs every method unless the bound of this partition is already too high. */
-static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
+static lh_status evaluate_built(enumeration *t, lhi_candidate *one, const lhi_built_layout *built,
                            lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -38,32 +38,32 @@ static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
         t->least_ns = one->bound_ns;
     if (one->bound_ns >= s->best_ns)
         return LH_OK;
-    return lhi_candidate_methods(s, one, built, NULL, NULL, NULL, err);
+    return lhi_candidate_run_methods(s, one, built, NULL, NULL, NULL, err);
 }
 
 /* Evaluates one partition. */
 static lh_status try_partition(void *context, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
-    trial *t = context;
+    enumeration *t = context;
     lhi_layout_search *s = t->s;
     uint32_t n =
         t->c->config.layout.pipeline * t->c->config.layout.chunks_per_device;
     lhi_candidate one = *t->c;
-    lhi_built built;
+    lhi_built_layout built;
     lh_error why = {0};
     *ns = INT64_MAX;
-    t->cut = t->cut || lhi_layout_search_stopped(s, s->n, false);
+    t->cut = t->cut || lhi_layout_search_should_stop(s, s->n, false);
     if (t->cut)
         return LH_OK;
     one.config.layers = layers;
     one.simulated = false;
     lh_status status =
-        lhi_layout_build_again(s->job, &one.config, t->known, &built, &why);
-    if (lhi_layout_refused(status))
+        lhi_layout_build_cached(s->job, &one.config, t->known, &built, &why);
+    if (lhi_layout_is_infeasible(status))
         return LH_OK;
     if (status == LH_OK) {
-        status = try_built(t, &one, &built, &why);
+        status = evaluate_built(t, &one, &built, &why);
         lh_pipeline_free(built.pipeline);
     }
     if (status != LH_OK) {
@@ -71,14 +71,14 @@ static lh_status try_partition(void *context, const uint32_t *layers,
             *err = why;
         return status;
     }
-    if (!lhi_candidate_works(&one) || one.choice.iteration_ns >= s->best_ns)
+    if (!lhi_candidate_is_feasible(&one) || one.choice.iteration_ns >= s->best_ns)
         return LH_OK;
     uint32_t *kept = LHI_NEW(s->mem, uint32_t, n);
     if (!kept)
         return lhi_fail_nomem(err);
     memcpy(kept, layers, n * sizeof *kept);
     one.config.layers = one.choice.chunk_layers = kept;
-    one.thorough = true;
+    one.fully_evaluated = true;
     s->n_simulated += !t->c->simulated;
     s->n_memory -= !t->c->simulated && t->c->missing > 0;
     one.missing = 0; /* of even chunks */
@@ -93,50 +93,50 @@ static lhi_partition partition_of(const lhi_layout_search *s,
     const lh_layout *l = &c->config.layout;
     return (lhi_partition){.n_layers = s->job->model->layers,
                            .n_chunks = l->pipeline * l->chunks_per_device,
-                           .most_ratio = lhi_uneven_ratio(&s->options)};
+                           .max_ratio = lhi_layer_partition_ratio(&s->options)};
 }
 
 static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
                            lh_error *err)
 {
-    trial t = {s, c, NULL, INT64_MAX, false};
+    enumeration t = {s, c, NULL, INT64_MAX, false};
     int64_t best_ns = INT64_MAX;
     lhi_partition p = partition_of(s, c);
     p.time = try_partition;
     p.context = &t;
     uint64_t all;
     LHI_TRY(lhi_partition_count(&p, &all, err));
-    if (all > MOST_PARTITIONS)
+    if (all > MAX_PARTITIONS)
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " layers in %" PRIu32
                         " chunks are more than %d partitions, too many to "
                         "try them all; search by climb",
-                        p.n_layers, p.n_chunks, MOST_PARTITIONS);
+                        p.n_layers, p.n_chunks, MAX_PARTITIONS);
     uint32_t *best = calloc(p.n_chunks, sizeof *best);
     if (!best)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_known_make(&t.known, err);
+    lh_status status = lhi_build_cache_make(&t.known, err);
     if (status == LH_OK)
         status = lhi_partition_exact(&p, best, &best_ns, err);
-    lhi_known_free(t.known);
+    lhi_build_cache_free(t.known);
     free(best);
     /* All partitions are evaluated, so their bounds replace the general one. */
-    if (status == LH_OK && !t.cut && t.least_ns > c->floor.ns)
-        c->floor.ns = t.least_ns;
+    if (status == LH_OK && !t.cut && t.least_ns > c->lower_bound.ns)
+        c->lower_bound.ns = t.least_ns;
     return status;
 }
 
 /* Checks whether other partitions may be faster than the best result. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
-    return c->floor.ns < s->best_ns &&
-           lhi_uneven_possible(s->job, &c->config, &s->options);
+    return c->lower_bound.ns < s->best_ns &&
+           lhi_layer_partition_has_alternatives(s->job, &c->config, &s->options);
 }
 
-lh_status lhi_layout_search_is_small(const lhi_layout_search *s, bool *out,
+lh_status lhi_layout_search_can_enumerate(const lhi_layout_search *s, bool *out,
                                      lh_error *err)
 {
-    uint64_t left = MOST_SMALL;
+    uint64_t left = MAX_SMALL_PASSES;
     *out = false;
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
@@ -154,7 +154,7 @@ lh_status lhi_layout_search_is_small(const lhi_layout_search *s, bool *out,
     return LH_OK;
 }
 
-lh_status lhi_layout_search_exact(lhi_layout_search *s, lh_error *err)
+lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s, lh_error *err)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];

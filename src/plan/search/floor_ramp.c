@@ -9,24 +9,24 @@ enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
 
 /* Computes the first chunk's gather, F of the whole model with each part on its
  * fastest site, and all hops: *forth; with D: *back. */
-static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
+static void compute_paths(const lhi_bound_case *c, int64_t *forth, int64_t *back)
 {
     uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
-    *forth = lhi_floor_first_gather(c);
+    *forth = lhi_bound_first_gather_ns(c);
     *back = 0;
-    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+    for (int i = 0; i < LHI_BOUND_PARTS; i++) {
         int64_t f = INT64_MAX, d = INT64_MAX;
-        for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
-            f = lhi_least(f, lhi_floor_site_of(c, k)->parts[i].f);
-            d = lhi_least(d, lhi_floor_site_of(c, k)->parts[i].d);
+        for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++) {
+            f = lhi_min_int64(f, lhi_bound_site_of_stage(c, k)->parts[i].f);
+            d = lhi_min_int64(d, lhi_bound_site_of_stage(c, k)->parts[i].d);
         }
         *forth += f * c->n_of_part[i];
         *back += d * c->n_of_part[i];
     }
-    for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++) {
+    for (uint32_t k = 0; c->forward_hops && k + 1 < c->stages; k++) {
         /* A wave returns through the same stages. */
         bool wave = c->placement == LH_PLACEMENT_WAVE;
-        int64_t there = c->forth[k], home = c->back[k];
+        int64_t there = c->forward_hops[k], home = c->backward_hops[k];
         *forth += wave ? there + home : there * v;
         *back += wave ? there + home : home * v;
     }
@@ -50,7 +50,7 @@ typedef struct layer_memory {
 /* The same, cached for equivalent stages at a site; independent of the
  * makespan. */
 typedef struct known_memory {
-    const lhi_floor_site *of; /* NULL: empty */
+    const lhi_bound_site *of; /* NULL: empty */
     bool is_known;
     layer_memory m;
 } known_memory;
@@ -59,7 +59,7 @@ typedef struct known_memory {
 enum { FIRST_STAGE, HEAD_STAGE, OTHER_STAGE, STAGE_KINDS };
 
 /* Facts about the stages before stage k. */
-typedef struct behind {
+typedef struct stages_before {
     uint32_t k;
     int64_t forth, back; /* one microbatch: all F, all D, with hops */
     int64_t in, out;     /* hops and embedding, forward and back; with the first
@@ -70,39 +70,39 @@ typedef struct behind {
     /* Hops for F from here to the last chunk, and for D from there. */
     int64_t hops_f, hops_d;
     known_memory *memory; /* array with STAGE_KINDS entries */
-} behind;
+} stages_before;
 
 /* Returns the embedding (0) or the head (1) if stage k has it. */
-static lhi_floor_pass end_of(const lhi_floor_case *c, uint32_t k, uint32_t end)
+static lhi_bound_pass get_end_passes(const lhi_bound_case *c, uint32_t k, uint32_t end)
 {
-    const lhi_floor_site *s = lhi_floor_site_of(c, k);
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
     if (c->chunks_per_device == 0 ||
-        k != (end == 0 ? 0 : lhi_floor_head_stage(c)))
-        return (lhi_floor_pass){0, 0, 0};
+        k != (end == 0 ? 0 : lhi_bound_head_stage(c)))
+        return (lhi_bound_pass){0, 0, 0};
     return end == 0 ? s->embedding : s->head;
 }
 
 /* Returns the passes of embedding and head on stage k. */
-static lhi_floor_pass ends_of(const lhi_floor_case *c, uint32_t k)
+static lhi_bound_pass sum_end_passes(const lhi_bound_case *c, uint32_t k)
 {
-    lhi_floor_pass a = end_of(c, k, 0), b = end_of(c, k, 1);
-    return (lhi_floor_pass){a.f + b.f, a.d + b.d, a.w + b.w};
+    lhi_bound_pass a = get_end_passes(c, k, 0), b = get_end_passes(c, k, 1);
+    return (lhi_bound_pass){a.f + b.f, a.d + b.d, a.w + b.w};
 }
 
 /* Returns a stage's memory for one kind's layers. */
-static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
+static double compute_layer_memory(const lhi_bound_case *c, int kind, uint32_t k)
 {
-    const lhi_floor_site *s = lhi_floor_site_of(c, k);
-    double room = (double)s->room;
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
+    double room = (double)s->capacity;
     bool whole = c->stages * c->chunks_per_device == 1;
-    double first = (double)s->held[c->n_kinds].state;
-    double last = (double)s->held[c->n_kinds + 1].state;
+    double first = (double)s->part_memory[c->n_kinds].state;
+    double last = (double)s->part_memory[c->n_kinds + 1].state;
     if (kind != LHI_ANY_KIND)
-        room -= (double)s->held[kind].passing;
+        room -= (double)s->part_memory[kind].transient;
     if (c->chunks_per_device == 0) /* unknown which has the head */
         return room;
     first = k == 0 ? first : 0;
-    last = k == lhi_floor_head_stage(c) ? last : 0;
+    last = k == lhi_bound_head_stage(c) ? last : 0;
     /* In one chunk the two may share a matrix. */
     return room - (whole ? fmax(first, last) : first + last);
 }
@@ -110,7 +110,7 @@ static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
 /* Distributes memory between an end's activations and those of layers. Waiting
  * passes of the end take their own memory, and there are at most `all` ns of
  * them; the tighter limit counts. */
-static void take_end(double room, double all, double for_each_byte,
+static void limit_by_end(double room, double all, double for_each_byte,
                      double *of_layers, double *of_ends)
 {
     if (!(all > 0))
@@ -123,20 +123,20 @@ static void take_end(double room, double all, double for_each_byte,
 
 /* Computes the memory limits. Returns false if memory is unknown or unlimited.
  */
-static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
+static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
                         layer_memory *out)
 {
-    const lhi_floor_site *s = lhi_floor_site_of(c, k);
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
     double kept = INFINITY;
     uint32_t first = kind == LHI_ANY_KIND ? 0 : (uint32_t)kind;
     uint32_t last = kind == LHI_ANY_KIND ? c->n_kinds - 1 : (uint32_t)kind;
     *out = (layer_memory){
-        room_for_layers(c, kind, k), INFINITY, INFINITY, 0, 0, 0, 0, 0, 0};
+        compute_layer_memory(c, kind, k), INFINITY, INFINITY, 0, 0, 0, 0, 0, 0};
     for (uint32_t i = first; i <= last; i++) {
-        const lhi_floor_held *h = &s->held[i];
-        const lhi_floor_pass *p = &s->parts[i];
+        const lhi_bound_memory_part *h = &s->part_memory[i];
+        const lhi_bound_pass *p = &s->parts[i];
         double w = (double)p->w;
-        if (s->room == INT64_MAX || h->activation <= 0 || h->weight_input <= 0)
+        if (s->capacity == INT64_MAX || h->activation <= 0 || h->weight_input <= 0)
             return false;
         out->state = fmin(out->state, (double)h->state);
         out->activation = fmin(out->activation, (double)h->activation);
@@ -145,7 +145,7 @@ static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
         out->dw = fmax(out->dw, ((double)p->d + w) / (double)h->activation);
         /* A combined B runs W with its activation still resident. */
         out->w =
-            fmax(out->w, w / (double)lhi_least(h->activation, h->weight_input));
+            fmax(out->w, w / (double)lhi_min_int64(h->activation, h->weight_input));
     }
     /* Each microbatch in flight has a chunk's activations. */
     double n = c->microbatches, room = fmax(out->room, 0);
@@ -156,15 +156,15 @@ static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
         each ? fmin(n, room / (chunk * fmin(kept, out->activation))) : n;
     out->dw = fmax(out->dw, out->w);
     for (uint32_t i = 0; i < 2; i++) {
-        const lhi_floor_pass p = end_of(c, k, i);
-        const lhi_floor_held *h = &s->held[c->n_kinds + i];
+        const lhi_bound_pass p = get_end_passes(c, k, i);
+        const lhi_bound_memory_part *h = &s->part_memory[c->n_kinds + i];
         double left = (double)h->activation, w = (double)p.w,
                dw = (double)p.d + w;
-        double held = (double)lhi_least(h->activation, h->weight_input);
-        take_end(room, before_d * (double)p.f, (double)p.f / left, &out->f,
+        double held = (double)lhi_min_int64(h->activation, h->weight_input);
+        limit_by_end(room, before_d * (double)p.f, (double)p.f / left, &out->f,
                  &out->f_of_ends);
-        take_end(room, before_w * w, w / held, &out->w, &out->w_of_ends);
-        take_end(room, fmax(before_d, before_w) * dw, fmax(dw / left, w / held),
+        limit_by_end(room, before_w * w, w / held, &out->w, &out->w_of_ends);
+        limit_by_end(room, fmax(before_d, before_w) * dw, fmax(dw / left, w / held),
                  &out->dw, &out->dw_of_ends);
     }
     return true;
@@ -173,12 +173,12 @@ static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
 /* Bounds the layers by activation residency: activations of a stage's only
  * chunk are needed while all later layers run, and are limited by its memory
  * without state during its active time. */
-static double layers_that_stay(const lhi_floor_case *c, int kind,
-                               const behind *b, const layer_memory *m,
+static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
+                               const stages_before *b, const layer_memory *m,
                                int64_t ns)
 {
     double after =
-        (double)(lhi_floor_n_layers_of(c, kind) - b->layers) * b->least_fd +
+        (double)(lhi_bound_count_layers(c, kind) - b->layers) * b->least_fd +
         b->hops;
     double share =
         after * c->microbatches * m->activation + m->state * (double)ns;
@@ -187,28 +187,28 @@ static double layers_that_stay(const lhi_floor_case *c, int kind,
 
 /* Least time of a stage from the start to its first F and first D, and from its
  * last F and last D to the end. */
-typedef struct ends_at {
+typedef struct end_times {
     double first_f, first_d, after_f, after_d;
-} ends_at;
+} end_times;
 
 /* Bounds the layers by memory. Before its first D a device runs at most the F
  * whose activations fit in memory. After its last F, and after its last D, only
  * the waiting passes remain. */
-static double layers_in_memory(const lhi_floor_case *c, int kind,
-                               const behind *b, const layer_memory *m,
-                               const lhi_floor_pass *ends, const ends_at *at,
+static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
+                               const stages_before *b, const layer_memory *m,
+                               const lhi_bound_pass *ends, const end_times *at,
                                int64_t ns)
 {
     double n = c->microbatches, most;
-    double all = n * (double)lhi_floor_all_of(lhi_floor_site_of(c, b->k), kind);
+    double all = n * (double)lhi_bound_all_passes_ns(lhi_bound_site_of_stage(c, b->k), kind);
     double rest = n * (double)(ends->f + ends->d + ends->w);
     double end = (double)ns;
-    const lhi_floor_site *s = lhi_floor_site_of(c, b->k);
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
     /* A chunk is reduced after its last pass: the only one, or the least. */
     const bool only = c->chunks_per_device == 1;
     double each = only ? (double)s->reduce : 0;
     double last =
-        (double)lhi_floor_reduce(s, only ? 1 : c->least_layers) - each;
+        (double)lhi_bound_reduce_ns(s, only ? 1 : c->least_layers) - each;
     struct {
         double between, passes, of_ends, each;
     } ways[] = {
@@ -232,7 +232,7 @@ static double layers_in_memory(const lhi_floor_case *c, int kind,
 }
 
 /* Returns the least layers in the chunks after a stage's last chunk. */
-static int64_t layers_behind(const lhi_floor_case *c, uint32_t k)
+static int64_t count_later_layers(const lhi_bound_case *c, uint32_t k)
 {
     if (c->chunks_per_device == 0)
         return 0;
@@ -243,188 +243,188 @@ static int64_t layers_behind(const lhi_floor_case *c, uint32_t k)
 
 /* Time outside a stage: D from the last chunk back to it, and F from it to the
  * last, with those layers, the head and the hops. */
-typedef struct outside {
+typedef struct time_outside {
     int64_t f, d;
-} outside;
+} time_outside;
 
 /* Computes the least time outside a stage. */
-static outside outside_of(const lhi_floor_case *c, const behind *b,
-                          const lhi_floor_pass *layer)
+static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
+                          const lhi_bound_pass *layer)
 {
-    const uint32_t last = lhi_floor_head_stage(c);
-    int64_t layers = layers_behind(c, b->k);
-    outside o = {layers * layer->f, layers * layer->d};
+    const uint32_t last = lhi_bound_head_stage(c);
+    int64_t layers = count_later_layers(c, b->k);
+    time_outside o = {layers * layer->f, layers * layer->d};
     if (c->chunks_per_device == 0 || b->k == last)
         return o;
-    o.f += lhi_floor_site_of(c, last)->head.f + b->hops_f;
-    o.d += lhi_floor_site_of(c, last)->head.d + b->hops_d;
+    o.f += lhi_bound_site_of_stage(c, last)->head.f + b->hops_f;
+    o.d += lhi_bound_site_of_stage(c, last)->head.d + b->hops_d;
     return o;
 }
 
 /* NULL: memory unknown or unlimited. */
-static const layer_memory *memory_of(const lhi_floor_case *c, int kind,
-                                     const behind *b)
+static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
+                                     const stages_before *b)
 {
-    const lhi_floor_site *site = lhi_floor_site_of(c, b->k);
+    const lhi_bound_site *site = lhi_bound_site_of_stage(c, b->k);
     known_memory *all =
         &b->memory[b->k == 0                         ? FIRST_STAGE
-                   : b->k == lhi_floor_head_stage(c) ? HEAD_STAGE
+                   : b->k == lhi_bound_head_stage(c) ? HEAD_STAGE
                                                      : OTHER_STAGE];
     if (all->of != site)
-        all->is_known = find_memory(c, kind, b->k, &all->m);
+        all->is_known = compute_memory_limits(c, kind, b->k, &all->m);
     all->of = site;
     return all->is_known ? &all->m : NULL;
 }
 
 /* Returns the tightest memory limit. */
-static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
-                                const lhi_floor_pass *layer, const behind *b,
+static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
+                                const lhi_bound_pass *layer, const stages_before *b,
                                 int64_t start, int64_t end, int64_t ns)
 {
-    const layer_memory *m = memory_of(c, kind, b);
-    lhi_floor_pass ends = ends_of(c, b->k);
-    int64_t n = lhi_floor_n_layers_of(c, kind);
-    outside more = outside_of(c, b, layer);
-    ends_at at = {.first_f = (double)start,
+    const layer_memory *m = get_memory_limits(c, kind, b);
+    lhi_bound_pass ends = sum_end_passes(c, b->k);
+    int64_t n = lhi_bound_count_layers(c, kind);
+    time_outside more = outside_of(c, b, layer);
+    end_times at = {.first_f = (double)start,
                   .first_d = (double)(b->forth + more.d),
                   .after_f = (double)(b->back + more.f +
                                       layer->w * (int64_t)c->least_layers +
-                                      lhi_floor_first_reduce(c)),
+                                      lhi_bound_first_reduce_ns(c)),
                   .after_d = (double)end};
     if (!m)
         return n;
-    double most = layers_in_memory(c, kind, b, m, &ends, &at, ns);
+    double most = limit_layers_by_memory(c, kind, b, m, &ends, &at, ns);
     if (c->chunks_per_device == 1)
-        most = fmin(most, layers_that_stay(c, kind, b, m, ns));
+        most = fmin(most, limit_layers_by_residency(c, kind, b, m, ns));
     most = floor(most * (1 + 1e-9) + 1e-9);
     return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
 
 /* Returns the most layers that a stage can have if the makespan is `ns`. */
-static int64_t most_layers(const lhi_floor_case *c, int kind,
-                           const lhi_floor_pass *layer, const behind *b,
+static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
+                           const lhi_bound_pass *layer, const stages_before *b,
                            int64_t ns)
 {
-    const lhi_floor_site *s = lhi_floor_site_of(c, b->k);
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
     int64_t n = c->microbatches, a = c->least_layers;
-    int64_t layer_fd = lhi_floor_fd_of(s, kind),
-            layer_all = lhi_floor_all_of(s, kind);
-    lhi_floor_pass more = ends_of(c, b->k);
+    int64_t layer_fd = lhi_bound_fd_ns(s, kind),
+            layer_all = lhi_bound_all_passes_ns(s, kind);
+    lhi_bound_pass more = sum_end_passes(c, b->k);
     int64_t start = b->in + b->layers * layer->f;
     int64_t end = b->out + b->layers * layer->d + a * layer->w;
-    int64_t gather = lhi_floor_gather(s, 1), reduce = lhi_floor_reduce(s, 1);
+    int64_t gather = lhi_bound_gather_ns(s, 1), reduce = lhi_bound_reduce_ns(s, 1);
     int64_t all = n * (more.f + more.d + more.w);
-    int64_t most = lhi_floor_layers_that_fit(c, kind, b->k, 0);
+    int64_t most = lhi_bound_count_layers_that_fit(c, kind, b->k, 0);
     if (c->chunks_per_device == 1) {
         int64_t late = reduce - s->reduce; /* the layers' reductions, and the
                                             * latency once */
         int64_t left = ns - late - all;
-        most = lhi_least(
-            most, lhi_floor_quotient(left - start, n * layer_all + s->reduce));
-        most = lhi_least(
-            most, lhi_floor_quotient(left - (gather - s->gather),
+        most = lhi_min_int64(
+            most, lhi_bound_divide_down(left - start, n * layer_all + s->reduce));
+        most = lhi_min_int64(
+            most, lhi_bound_divide_down(left - (gather - s->gather),
                                      s->gather + s->reduce + n * layer_all));
     } else {
-        start = lhi_most(start, lhi_floor_gather(s, a));
-        most = lhi_least(
-            most, lhi_floor_quotient(ns - start - all - lhi_floor_reduce(s, a),
+        start = lhi_max_int64(start, lhi_bound_gather_ns(s, a));
+        most = lhi_min_int64(
+            most, lhi_bound_divide_down(ns - start - all - lhi_bound_reduce_ns(s, a),
                                      n * layer_all));
     }
-    most = lhi_least(most, layers_by_memory(c, kind, layer, b, start, end, ns));
+    most = lhi_min_int64(most, compute_memory_layers(c, kind, layer, b, start, end, ns));
     /* All F of a microbatch come before any D, and all D after any F. */
-    const lhi_floor_pass *p =
+    const lhi_bound_pass *p =
         kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
-    most = lhi_least(most,
-                     lhi_floor_times_in(ns - b->forth - n * (more.d + more.w) -
-                                            lhi_floor_reduce(s, a),
+    most = lhi_min_int64(most,
+                     lhi_bound_count_fitting(ns - b->forth - n * (more.d + more.w) -
+                                            lhi_bound_reduce_ns(s, a),
                                         n * (p->d + p->w)));
-    most = lhi_least(
-        most, lhi_floor_times_in(ns - b->forth - end - n * more.d, n * p->d));
-    most = lhi_least(
-        most, lhi_floor_times_in(ns - start - b->back - a * layer->w -
-                                     lhi_floor_first_reduce(c) - n * more.f,
+    most = lhi_min_int64(
+        most, lhi_bound_count_fitting(ns - b->forth - end - n * more.d, n * p->d));
+    most = lhi_min_int64(
+        most, lhi_bound_count_fitting(ns - start - b->back - a * layer->w -
+                                     lhi_bound_first_reduce_ns(c) - n * more.f,
                                  n * p->f));
-    return lhi_least(
-        most, lhi_floor_quotient(ns - start - end - n * (more.f + more.d),
+    return lhi_min_int64(
+        most, lhi_bound_divide_down(ns - start - end - n * (more.f + more.d),
                                  n * layer_fd));
 }
 
 /* Returns the layers per kind that every stage has at least. */
-static int64_t fewest_layers(const lhi_floor_case *c, int kind)
+static int64_t compute_min_layers(const lhi_bound_case *c, int kind)
 {
-    int64_t others = c->layers - lhi_floor_n_layers_of(c, kind);
+    int64_t others = c->layers - lhi_bound_count_layers(c, kind);
     int64_t all = (int64_t)c->least_layers * c->chunks_per_device;
-    return lhi_most(all - others, 0);
+    return lhi_max_int64(all - others, 0);
 }
 
 /* Checks whether the stages can take all layers in a kind, each at least its
  * minimum, if the makespan is `ns`. */
-static bool is_possible(const lhi_floor_case *c, int kind,
-                        const lhi_floor_pass *layer, const behind *way,
+static bool is_possible(const lhi_bound_case *c, int kind,
+                        const lhi_bound_pass *layer, const stages_before *way,
                         int64_t ns)
 {
     const bool wave = c->placement == LH_PLACEMENT_WAVE;
-    int64_t sum = 0, a = c->least_layers, fewest = fewest_layers(c, kind);
-    behind b = *way;
+    int64_t sum = 0, a = c->least_layers, fewest = compute_min_layers(c, kind);
+    stages_before b = *way;
     for (uint32_t k = 0; k < c->stages; k++) {
-        const lhi_floor_site *s = lhi_floor_site_of(c, k);
+        const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
         b.k = k;
         /* A stage's limit is largest with the fewest layers before it. */
         b.layers = kind == LHI_ANY_KIND || c->chunks_per_device != 1
                        ? k * a
                        : k * fewest;
-        int64_t most = most_layers(c, kind, layer, &b, ns);
+        int64_t most = compute_max_layers(c, kind, layer, &b, ns);
         if (fewest > 0 && most < fewest)
             return false;
         if (c->chunks_per_device == 1 && b.layers != sum) {
             b.layers = sum;
-            most = most_layers(c, kind, layer, &b, ns);
+            most = compute_max_layers(c, kind, layer, &b, ns);
         }
-        sum += lhi_most(most, 0);
+        sum += lhi_max_int64(most, 0);
         if (k == 0 && c->chunks_per_device) {
             b.in += s->embedding.f;
             b.out += s->embedding.d;
         }
-        if (c->forth && k + 1 < c->stages) {
-            b.in += c->forth[k];
-            b.out += c->back[k];
-            b.hops -= (double)(c->forth[k] + c->back[k]);
+        if (c->forward_hops && k + 1 < c->stages) {
+            b.in += c->forward_hops[k];
+            b.out += c->backward_hops[k];
+            b.hops -= (double)(c->forward_hops[k] + c->backward_hops[k]);
             /* A wave's second chunks return through the stages. */
-            b.hops_f += wave ? c->back[k] : -c->forth[k];
-            b.hops_d += wave ? c->forth[k] : -c->back[k];
+            b.hops_f += wave ? c->backward_hops[k] : -c->forward_hops[k];
+            b.hops_d += wave ? c->forward_hops[k] : -c->backward_hops[k];
         }
     }
-    return sum >= lhi_floor_n_layers_of(c, kind);
+    return sum >= lhi_bound_count_layers(c, kind);
 }
 
 /* Computes the bound for one kind by bisection. */
-static int64_t ramp_of(const lhi_floor_case *c, int kind, int64_t low)
+static int64_t compute_kind_bound(const lhi_bound_case *c, int kind, int64_t low)
 {
-    lhi_floor_pass layer = lhi_floor_least_layer(c);
+    lhi_bound_pass layer = lhi_bound_find_least_layer(c);
     int64_t high = low + 1;
     known_memory memory[STAGE_KINDS] = {{.of = NULL}};
-    behind way = {.k = 0,
-                  .in = lhi_floor_first_gather(c),
-                  .out = lhi_floor_first_reduce(c),
+    stages_before way = {.k = 0,
+                  .in = lhi_bound_first_gather_ns(c),
+                  .out = lhi_bound_first_reduce_ns(c),
                   .least_fd = INFINITY,
                   .memory = memory};
-    find_way(c, &way.forth, &way.back);
-    for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++) {
-        way.hops += (double)(c->forth[k] + c->back[k]);
+    compute_paths(c, &way.forth, &way.back);
+    for (uint32_t k = 0; c->forward_hops && k + 1 < c->stages; k++) {
+        way.hops += (double)(c->forward_hops[k] + c->backward_hops[k]);
         if (c->placement == LH_PLACEMENT_WAVE)
             continue;
-        way.hops_f += c->forth[k];
-        way.hops_d += c->back[k];
+        way.hops_f += c->forward_hops[k];
+        way.hops_d += c->backward_hops[k];
     }
     for (uint32_t k = 0; k < c->stages; k++) {
-        int64_t fd = lhi_floor_fd_of(lhi_floor_site_of(c, k), kind);
+        int64_t fd = lhi_bound_fd_ns(lhi_bound_site_of_stage(c, k), kind);
         if (fd <= 0)
             return 0;
         way.least_fd = fmin(way.least_fd, (double)fd);
     }
     if (is_possible(c, kind, &layer, &way, low))
         return low;
-    while (high < LHI_FLOOR_LARGEST &&
+    while (high < LHI_BOUND_INFINITY &&
            !is_possible(c, kind, &layer, &way, high)) {
         low = high;
         high += high / 2 + 1;
@@ -439,12 +439,12 @@ static int64_t ramp_of(const lhi_floor_case *c, int kind, int64_t low)
     return low;
 }
 
-int64_t lhi_floor_ramp(const lhi_floor_case *c)
+int64_t lhi_bound_compute_warmup(const lhi_bound_case *c)
 {
-    int64_t ns = lhi_most(lhi_floor_work(c), lhi_floor_layers(c));
-    if (!lhi_floor_does_fit(c, 0))
+    int64_t ns = lhi_max_int64(lhi_bound_compute_work(c), lhi_bound_compute_layers(c));
+    if (!lhi_bound_does_fit(c, 0))
         return 0; /* covered by the memory bound */
-    for (int kind = LHI_ANY_KIND; kind < lhi_floor_n_counts(c); kind++)
-        ns = lhi_most(ns, ramp_of(c, kind, ns));
+    for (int kind = LHI_ANY_KIND; kind < lhi_bound_count_kinds(c); kind++)
+        ns = lhi_max_int64(ns, compute_kind_bound(c, kind, ns));
     return ns;
 }

@@ -5,43 +5,43 @@
 
 #include <math.h>
 
-int64_t lhi_floor_layers_that_fit(const lhi_floor_case *c, int kind,
+int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
                                   uint32_t stage, int64_t more)
 {
-    const lhi_floor_site *s = lhi_floor_site_of(c, stage);
-    int64_t room = s->room, hold = lhi_floor_hold_of(s, kind),
-            n = lhi_floor_n_layers_of(c, kind);
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, stage);
+    int64_t room = s->capacity, hold = lhi_bound_layer_memory(s, kind),
+            n = lhi_bound_count_layers(c, kind);
     if (hold <= 0 || room == INT64_MAX)
         return n;
-    room -= kind == LHI_ANY_KIND ? 0 : s->held[kind].passing;
+    room -= kind == LHI_ANY_KIND ? 0 : s->part_memory[kind].transient;
     room += more;
     if (c->chunks_per_device) { /* otherwise the head's stage is unknown */
-        int64_t first = stage == 0 ? s->embedding_hold : 0;
-        int64_t last = stage == lhi_floor_head_stage(c) ? s->head_hold : 0;
+        int64_t first = stage == 0 ? s->embedding_memory : 0;
+        int64_t last = stage == lhi_bound_head_stage(c) ? s->head_memory : 0;
         /* In one chunk the two may share a matrix. */
-        room -= c->stages * c->chunks_per_device == 1 ? lhi_most(first, last)
+        room -= c->stages * c->chunks_per_device == 1 ? lhi_max_int64(first, last)
                                                       : first + last;
     }
-    return lhi_least(lhi_floor_quotient(room, hold), n);
+    return lhi_min_int64(lhi_bound_divide_down(room, hold), n);
 }
 
-double lhi_floor_all_room(const lhi_floor_case *c, double *passing_in_all)
+double lhi_bound_compute_total_memory(const lhi_bound_case *c, double *passing_in_all)
 {
     double room = 0, less = 0;
     uint32_t own = c->least_layers * c->chunks_per_device;
     for (uint32_t k = 0; k < c->stages; k++) {
-        if (lhi_floor_site_of(c, k)->room == INT64_MAX)
+        if (lhi_bound_site_of_stage(c, k)->capacity == INT64_MAX)
             return INFINITY;
-        room += (double)lhi_floor_site_of(c, k)->room;
+        room += (double)lhi_bound_site_of_stage(c, k)->capacity;
     }
     for (uint32_t i = 0; i < c->n_kinds; i++) {
         int64_t passing = INT64_MAX;
         uint32_t without = (c->layers - c->n_of_part[i]) / (own ? own : 1);
         if (c->least_layers == 0)
-            without += c->n_without;
-        for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
+            without += c->n_empty_chunks;
+        for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++)
             passing =
-                lhi_least(passing, lhi_floor_site_of(c, k)->held[i].passing);
+                lhi_min_int64(passing, lhi_bound_site_of_stage(c, k)->part_memory[i].transient);
         if (without < c->stages)
             less = fmax(less, (double)passing * (c->stages - without));
     }
@@ -51,15 +51,15 @@ double lhi_floor_all_room(const lhi_floor_case *c, double *passing_in_all)
 
 /* Checks whether the whole model with one microbatch fits in the total memory.
  */
-static bool does_sum_fit(const lhi_floor_case *c, int64_t more)
+static bool does_sum_fit(const lhi_bound_case *c, int64_t more)
 {
     double sum = 0, passing;
-    double room = lhi_floor_all_room(c, &passing) + (double)more * c->stages;
+    double room = lhi_bound_compute_total_memory(c, &passing) + (double)more * c->stages;
     for (uint32_t i = 0; i < c->n_kinds + 2; i++) {
         int64_t least = INT64_MAX;
-        for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
-            least = lhi_least(
-                least, lhi_floor_hold_of(lhi_floor_site_of(c, k), (int)i));
+        for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++)
+            least = lhi_min_int64(
+                least, lhi_bound_layer_memory(lhi_bound_site_of_stage(c, k), (int)i));
         sum += (double)least * c->n_of_part[i];
         /* In one chunk the two may share a matrix. */
         if (i == c->n_kinds && c->stages == 1 && c->chunks_per_device <= 1)
@@ -70,49 +70,49 @@ static bool does_sum_fit(const lhi_floor_case *c, int64_t more)
 
 /* Checks whether a kind's layers fit on all stages together, and, for any kind,
  * enough on each stage for its chunks. */
-static bool does_kind_fit(const lhi_floor_case *c, int kind, int64_t more)
+static bool does_kind_fit(const lhi_bound_case *c, int kind, int64_t more)
 {
     int64_t sum = 0,
             fewest = kind == LHI_ANY_KIND ? c->least_layers : INT64_MIN;
     if (kind == LHI_ANY_KIND)
         fewest *= c->chunks_per_device ? c->chunks_per_device : 1;
-    for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
-        int64_t here = lhi_floor_layers_that_fit(c, kind, k, more);
+    for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++) {
+        int64_t here = lhi_bound_count_layers_that_fit(c, kind, k, more);
         if (here < fewest)
             return false;
-        sum += lhi_most(here, 0);
+        sum += lhi_max_int64(here, 0);
     }
-    return (c->at ? sum : lhi_floor_product(c->stages, sum)) >=
-           lhi_floor_n_layers_of(c, kind);
+    return (c->site_of_stage ? sum : lhi_bound_multiply(c->stages, sum)) >=
+           lhi_bound_count_layers(c, kind);
 }
 
-bool lhi_floor_does_fit(const lhi_floor_case *c, int64_t more)
+bool lhi_bound_does_fit(const lhi_bound_case *c, int64_t more)
 {
-    for (int kind = LHI_ANY_KIND; kind < lhi_floor_n_counts(c); kind++)
+    for (int kind = LHI_ANY_KIND; kind < lhi_bound_count_kinds(c); kind++)
         if (!does_kind_fit(c, kind, more))
             return false;
     return does_sum_fit(c, more);
 }
 
-int64_t lhi_floor_memory(const lhi_floor_case *c, uint32_t *site)
+int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c, uint32_t *site)
 {
     int64_t low = 0, high = 1 << 20;
-    *site = c->at ? c->at[0] : 0;
-    if (lhi_floor_does_fit(c, 0))
+    *site = c->site_of_stage ? c->site_of_stage[0] : 0;
+    if (lhi_bound_does_fit(c, 0))
         return 0;
-    while (!lhi_floor_does_fit(c, high) && high < INT64_C(1) << 55) {
+    while (!lhi_bound_does_fit(c, high) && high < INT64_C(1) << 55) {
         low = high;
         high *= 2;
     }
     while (high - low > 1 << 20) {
         int64_t middle = low + (high - low) / 2;
-        if (!lhi_floor_does_fit(c, middle))
+        if (!lhi_bound_does_fit(c, middle))
             low = middle;
         else
             high = middle;
     }
-    for (uint32_t k = 1; c->at && k < c->stages; k++)
-        if (lhi_floor_site_of(c, k)->room < c->sites[*site].room)
-            *site = c->at[k];
-    return lhi_most(low, 1);
+    for (uint32_t k = 1; c->site_of_stage && k < c->stages; k++)
+        if (lhi_bound_site_of_stage(c, k)->capacity < c->sites[*site].capacity)
+            *site = c->site_of_stage[k];
+    return lhi_max_int64(low, 1);
 }

@@ -19,8 +19,8 @@ typedef struct sums {
 } sums;
 
 /* Partition bound state. */
-typedef struct splitter {
-    const lhi_floor_case *c;
+typedef struct partition_search {
+    const lhi_bound_case *c;
     sums *least;      /* [layer]: each on its cheapest site */
     sums **of;        /* [stage][layer]: on its own site */
     double *forth;    /* [stage]: hops up to there; [stages]: complete path */
@@ -35,7 +35,7 @@ typedef struct splitter {
     uint32_t around;  /* for Loop: layers in all first chunks */
     uint32_t trials;
     double ns; /* the makespan */
-} splitter;
+} partition_search;
 
 /* Layers of a stage: those before it, its own in the first chunk, and in the
  * second chunk, which begins with layer `from`. */
@@ -49,17 +49,17 @@ typedef struct load {
     double stay; /* from the start of F to the end of D, without waiting */
 } load;
 
-static bool is_wave(const lhi_floor_case *c)
+static bool is_wave(const lhi_bound_case *c)
 {
     return c->placement == LH_PLACEMENT_WAVE && c->chunks_per_device == 2;
 }
 
-static bool is_loop(const lhi_floor_case *c)
+static bool is_loop(const lhi_bound_case *c)
 {
     return c->placement == LH_PLACEMENT_LOOP && c->chunks_per_device == 2;
 }
 
-static bool has_two(const lhi_floor_case *c)
+static bool has_two(const lhi_bound_case *c)
 {
     return is_wave(c) || is_loop(c);
 }
@@ -76,7 +76,7 @@ static sums between(const sums *all, uint32_t from, uint32_t to)
                   b->state - a->state};
 }
 
-static void add_end(sums *to, const lhi_floor_pass *p, const lhi_floor_held *h)
+static void add_end(sums *to, const lhi_bound_pass *p, const lhi_bound_memory_part *h)
 {
     to->f += (double)p->f;
     to->d += (double)p->d;
@@ -101,23 +101,23 @@ static sums sum_of(const sums *a, const sums *b)
 
 /* Earliest pass times of a device, as in the warm-up bound, with these layers.
  */
-typedef struct moments {
+typedef struct pass_times {
     double start;   /* before the first F */
     double first_d; /* before the first D */
     double after_f; /* after the last F */
     double end;     /* after the last D */
-} moments;
+} pass_times;
 
 /* Computes the earliest pass times. */
-static moments moments_of(const splitter *s, const share *h)
+static pass_times compute_pass_times(const partition_search *s, const share *h)
 {
-    const lhi_floor_case *c = s->c;
-    const lhi_floor_site *first = lhi_floor_site_of(c, 0);
+    const lhi_bound_case *c = s->c;
+    const lhi_bound_site *first = lhi_bound_site_of_stage(c, 0);
     uint32_t k = h->stage, P = c->stages, L = c->layers;
     uint32_t last = has_two(c) ? h->from + h->second : h->front + h->first;
     double f = s->least[L].f - s->least[last].f;
     double d = s->least[L].d - s->least[last].d;
-    moments m = {s->gather + s->forth[k] + s->least[h->front].f, s->f,
+    pass_times m = {s->gather + s->forth[k] + s->least[h->front].f, s->f,
                  s->d + s->w, s->back[k] + s->least[h->front].d + s->w};
     if (k > 0) {
         m.start += (double)first->embedding.f;
@@ -130,9 +130,9 @@ static moments moments_of(const splitter *s, const share *h)
         m.first_d += d + s->back[P] - s->back[k];
         m.after_f += f + s->forth[P] - s->forth[k];
     }
-    if (k != lhi_floor_head_stage(c)) {
-        const lhi_floor_site *head =
-            lhi_floor_site_of(c, lhi_floor_head_stage(c));
+    if (k != lhi_bound_head_stage(c)) {
+        const lhi_bound_site *head =
+            lhi_bound_site_of_stage(c, lhi_bound_head_stage(c));
         m.first_d += (double)head->head.d;
         m.after_f += (double)head->head.f;
     }
@@ -141,15 +141,15 @@ static moments moments_of(const splitter *s, const share *h)
 
 /* Computes the second chunk's load: all later layers follow it, and with a loop
  * the rest of the ring. */
-static load second_load(const splitter *s, const share *h, double head)
+static load compute_second_load(const partition_search *s, const share *h, double head)
 {
-    const lhi_floor_case *c = s->c;
-    const lhi_floor_site *site = lhi_floor_site_of(c, h->stage);
-    const lhi_floor_held *ends = &site->held[c->n_kinds];
+    const lhi_bound_case *c = s->c;
+    const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
+    const lhi_bound_memory_part *ends = &site->part_memory[c->n_kinds];
     uint32_t k = h->stage, P = c->stages, to = h->from + h->second;
     sums later = between(s->least, to, c->layers);
     load out = {.has = between(s->of[k], h->from, to)};
-    if (k == lhi_floor_head_stage(c))
+    if (k == lhi_bound_head_stage(c))
         add_end(&out.has, &site->head, &ends[1]);
     else
         out.stay += head;
@@ -162,16 +162,16 @@ static load second_load(const splitter *s, const share *h, double head)
 }
 
 /* Computes a device's chunk loads; returns one or two. */
-static uint32_t loads_of(const splitter *s, const share *h, load *out)
+static uint32_t compute_chunk_loads(const partition_search *s, const share *h, load *out)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     const sums *own = s->of[h->stage], *l = s->least;
-    const lhi_floor_site *site = lhi_floor_site_of(c, h->stage);
+    const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
     uint32_t k = h->stage, P = c->stages, L = c->layers;
-    const lhi_floor_held *ends = &site->held[c->n_kinds];
+    const lhi_bound_memory_part *ends = &site->part_memory[c->n_kinds];
     sums later = between(l, h->front + h->first, L);
-    const lhi_floor_pass *end =
-        &lhi_floor_site_of(c, lhi_floor_head_stage(c))->head;
+    const lhi_bound_pass *end =
+        &lhi_bound_site_of_stage(c, lhi_bound_head_stage(c))->head;
     double head = (double)(end->f + end->d);
     out[0].has = between(own, h->front, h->front + h->first);
     if (k == 0)
@@ -187,33 +187,33 @@ static uint32_t loads_of(const splitter *s, const share *h, load *out)
     out[0].stay += s->forth[P] + s->back[P]; /* on the way back, or once more */
     if (is_loop(c))
         out[0].stay += (double)(c->wrap_forth + c->wrap_back);
-    out[1] = second_load(s, h, head);
+    out[1] = compute_second_load(s, h, head);
     return 2;
 }
 
 /* Counts the passes that fit in a memory. */
-static double whole_in(double room, double each)
+static double count_whole(double room, double each)
 {
     return floor(room / each * (1 + 1e-9) + 1e-9);
 }
 
 /* Returns the memory for activations: without state and transient memory. */
-static double room_of(const splitter *s, const share *h, double state)
+static double compute_activation_memory(const partition_search *s, const share *h, double state)
 {
-    const lhi_floor_case *c = s->c;
-    const lhi_floor_site *site = lhi_floor_site_of(c, h->stage);
+    const lhi_bound_case *c = s->c;
+    const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
     int64_t passing = 0;
     for (uint32_t i = 0; i < h->first + h->second; i++) {
         uint32_t layer = i < h->first ? h->front + i : h->from + i - h->first;
-        passing = lhi_most(passing, site->held[c->kind_of[layer]].passing);
+        passing = lhi_max_int64(passing, site->part_memory[c->kind_of[layer]].transient);
     }
-    return (double)(site->room - passing) - state;
+    return (double)(site->capacity - passing) - state;
 }
 
 /* Bounds the F before a device's first D: whole passes, whose activations must
  * fit in memory, and at least one per chunk. Returns `most` if there are too
  * many to enumerate. */
-static double most_before(const load *loads, uint32_t n_loads, double room,
+static double compute_max_forwards(const load *loads, uint32_t n_loads, double room,
                           double n, double most)
 {
     const sums *a = &loads[0].has, *b = &loads[n_loads - 1].has;
@@ -222,10 +222,10 @@ static double most_before(const load *loads, uint32_t n_loads, double room,
         room / a->activation > MOST_TRIED)
         return most;
     if (n_loads == 1)
-        return fmin(most, fmin(n, whole_in(room, a->activation)) * a->f);
+        return fmin(most, fmin(n, count_whole(room, a->activation)) * a->f);
     for (double i = 1; i <= n && i * a->activation <= room; i++) {
         double others =
-            fmin(n, whole_in(room - i * a->activation, b->activation));
+            fmin(n, count_whole(room - i * a->activation, b->activation));
         best = fmax(best, i * a->f + others * b->f);
     }
     return fmin(most, best);
@@ -233,13 +233,13 @@ static double most_before(const load *loads, uint32_t n_loads, double room,
 
 /* Checks the memory limits before the first D, after the last F and after the
  * last D, and the activation residency. */
-static bool does_memory_do(const splitter *s, const share *h, const moments *m,
+static bool check_memory_limits(const partition_search *s, const share *h, const pass_times *m,
                            const load *loads, uint32_t n_loads, double work,
                            double reduce)
 {
     double n = s->c->microbatches, ns = s->ns, stay = 0, f = 0, dw = 0, w = 0;
     double all = 0, state = 0;
-    if (lhi_floor_site_of(s->c, h->stage)->room == INT64_MAX)
+    if (lhi_bound_site_of_stage(s->c, h->stage)->capacity == INT64_MAX)
         return true;
     for (uint32_t i = 0; i < n_loads; i++) {
         const sums *x = &loads[i].has;
@@ -253,13 +253,13 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
         w = fmax(w, x->w / kept);
         dw = fmax(dw, fmax((x->d + x->w) / x->activation, x->w / kept));
     }
-    double room = room_of(s, h, state);
+    double room = compute_activation_memory(s, h, state);
     if (all > room)
         return false;
     /* At most, all are resident from the first F to the last D. */
     if (stay > room * (ns - m->start - m->end) * (1 + 1e-9))
         return false;
-    double before = most_before(loads, n_loads, room, n, room * f);
+    double before = compute_max_forwards(loads, n_loads, room, n, room * f);
     double most = fmin(ns - m->first_d - reduce + before,
                        ns - m->start - m->after_f + room * dw);
     most = fmin(most, ns - m->start - m->end + room * w);
@@ -271,22 +271,22 @@ static bool does_memory_do(const splitter *s, const share *h, const moments *m,
 
 /* Checks whether the device can run all its passes in time; *too_long: no
  * device with more layers can, either. */
-static bool does_fit(splitter *s, const share *h, bool *too_long)
+static bool does_fit(partition_search *s, const share *h, bool *too_long)
 {
-    const lhi_floor_case *c = s->c;
-    const lhi_floor_site *site = lhi_floor_site_of(c, h->stage);
+    const lhi_bound_case *c = s->c;
+    const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
     load loads[2];
     double n = c->microbatches, ns = s->ns + 1;
-    uint32_t n_loads = loads_of(s, h, loads), least = h->first;
-    moments m = moments_of(s, h);
+    uint32_t n_loads = compute_chunk_loads(s, h, loads), least = h->first;
+    pass_times m = compute_pass_times(s, h);
     sums x = loads[0].has;
     if (n_loads > 1) {
         x = sum_of(&x, &loads[1].has);
         least = h->second < least ? h->second : least;
     }
     double work = n * (x.f + x.d + x.w);
-    double start = fmax(m.start, (double)lhi_floor_gather(site, h->first));
-    double reduce = (double)lhi_floor_reduce(site, least);
+    double start = fmax(m.start, (double)lhi_bound_gather_ns(site, h->first));
+    double reduce = (double)lhi_bound_reduce_ns(site, least);
     s->trials++;
     *too_long = m.start + work > ns;
     return !*too_long && start + work + reduce <= ns &&
@@ -294,7 +294,7 @@ static bool does_fit(splitter *s, const share *h, bool *too_long)
            m.first_d + n * (x.d + x.w) + reduce <= ns &&
            m.first_d + n * x.d + m.end <= ns &&
            start + n * x.f + m.after_f <= ns &&
-           does_memory_do(s, h, &m, loads, n_loads, work, reduce);
+           check_memory_limits(s, h, &m, loads, n_loads, work, reduce);
 }
 
 /* --- all devices -------------------------------------------------------------
@@ -310,10 +310,10 @@ typedef struct range {
 /* Finds the range for stage `k`. Every layer is before the stage, in it or its
  * later ones, or in the earlier stages' second chunks. Returns false if it is
  * empty. */
-static bool find_range(const splitter *s, uint32_t k, uint32_t front,
+static bool find_range(const partition_search *s, uint32_t k, uint32_t front,
                        uint32_t back, range *out)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     uint32_t v = has_two(c) ? 2 : 1, later = c->stages - 1 - k;
     uint32_t a = c->least_layers, left = c->layers - front - back;
     if (left < v * a * (later + 1))
@@ -338,9 +338,9 @@ static bool find_range(const splitter *s, uint32_t k, uint32_t front,
 
 /* Tries all shares of stage `k`, given `front` layers before it and `back` in
  * the earlier stages' second chunks. */
-static void try_shares(splitter *s, uint32_t k, uint32_t front, uint32_t back)
+static void try_shares(partition_search *s, uint32_t k, uint32_t front, uint32_t back)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     uint32_t row = c->layers + 1, later = c->stages - 1 - k;
     uint32_t left = c->layers - front - back;
     double most = floor(s->ns / (c->microbatches * s->layer_ns) + 1e-9);
@@ -375,9 +375,9 @@ static void try_shares(splitter *s, uint32_t k, uint32_t front, uint32_t back)
 }
 
 /* Checks a loop with a fixed start of the second round. */
-static bool is_possible_so(splitter *s)
+static bool is_possible_with_rounds(partition_search *s)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     size_t row = c->layers + 1, n = row * row;
     memset(s->now, 0, n);
     s->now[0] = true;
@@ -402,18 +402,18 @@ static bool is_possible_so(splitter *s)
 }
 
 /* Checks whether any partition meets the makespan. */
-static bool is_possible(splitter *s, double ns)
+static bool is_possible(partition_search *s, double ns)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     const uint32_t least = c->stages * c->least_layers;
     s->ns = ns;
     if (!is_loop(c))
-        return is_possible_so(s);
+        return is_possible_with_rounds(s);
     for (uint32_t i = least; i + least <= c->layers; i++) {
         if (ns <= s->refuted[i])
             continue;
         s->around = i;
-        if (is_possible_so(s))
+        if (is_possible_with_rounds(s))
             return true;
         s->refuted[i] = ns;
     }
@@ -421,41 +421,41 @@ static bool is_possible(splitter *s, double ns)
 }
 
 /* Computes the prefix sums, from the first layer on. */
-static void add_up(const lhi_floor_case *c, sums *out, const lhi_floor_site *s)
+static void compute_prefix_sums(const lhi_bound_case *c, sums *out, const lhi_bound_site *s)
 {
     out[0] = (sums){0};
     for (uint32_t i = 0; i < c->layers; i++) {
         out[i + 1] = out[i];
-        add_end(&out[i + 1], &s->parts[c->kind_of[i]], &s->held[c->kind_of[i]]);
+        add_end(&out[i + 1], &s->parts[c->kind_of[i]], &s->part_memory[c->kind_of[i]]);
     }
 }
 
 /* Returns the least of each pass over all sites; memory is not required. */
-static lhi_floor_site least_site(const lhi_floor_case *c)
+static lhi_bound_site least_site(const lhi_bound_case *c)
 {
-    lhi_floor_site least = *lhi_floor_site_of(c, 0);
+    lhi_bound_site least = *lhi_bound_site_of_stage(c, 0);
     for (uint32_t k = 1; k < c->stages; k++)
         for (uint32_t i = 0; i < c->n_kinds; i++) {
-            const lhi_floor_pass *p = &lhi_floor_site_of(c, k)->parts[i];
-            lhi_floor_pass *to = &least.parts[i];
+            const lhi_bound_pass *p = &lhi_bound_site_of_stage(c, k)->parts[i];
+            lhi_bound_pass *to = &least.parts[i];
             *to =
-                (lhi_floor_pass){lhi_least(to->f, p->f), lhi_least(to->d, p->d),
-                                 lhi_least(to->w, p->w)};
+                (lhi_bound_pass){lhi_min_int64(to->f, p->f), lhi_min_int64(to->d, p->d),
+                                 lhi_min_int64(to->w, p->w)};
         }
     return least;
 }
 
 /* Computes the paths and their hops. */
-static void find_ways(splitter *s)
+static void compute_paths(partition_search *s)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     uint32_t P = c->stages, L = c->layers;
-    const lhi_floor_site *first = lhi_floor_site_of(c, 0);
-    const lhi_floor_site *head = lhi_floor_site_of(c, lhi_floor_head_stage(c));
+    const lhi_bound_site *first = lhi_bound_site_of_stage(c, 0);
+    const lhi_bound_site *head = lhi_bound_site_of_stage(c, lhi_bound_head_stage(c));
     for (uint32_t k = 0; k < P; k++) {
         bool last = k + 1 == P;
-        s->forth[k + 1] = s->forth[k] + (last ? 0 : (double)c->forth[k]);
-        s->back[k + 1] = s->back[k] + (last ? 0 : (double)c->back[k]);
+        s->forth[k + 1] = s->forth[k] + (last ? 0 : (double)c->forward_hops[k]);
+        s->back[k + 1] = s->back[k] + (last ? 0 : (double)c->backward_hops[k]);
     }
     double home = is_wave(c) ? s->back[P] : 0,
            out = is_wave(c) ? s->forth[P] : 0;
@@ -463,19 +463,19 @@ static void find_ways(splitter *s)
         home = s->forth[P] + (double)c->wrap_forth;
         out = s->back[P] + (double)c->wrap_back;
     }
-    s->gather = (double)lhi_floor_first_gather(c);
+    s->gather = (double)lhi_bound_first_gather_ns(c);
     s->f = s->gather + s->least[L].f + s->forth[P] + home +
            (double)(first->embedding.f + head->head.f);
     s->d = s->least[L].d + s->back[P] + out +
            (double)(first->embedding.d + head->head.d);
-    s->w = s->of[0][c->least_layers].w + (double)lhi_floor_first_reduce(c);
+    s->w = s->of[0][c->least_layers].w + (double)lhi_bound_first_reduce_ns(c);
 }
 
-static bool make_splitter(splitter *s, lhi_arena *mem)
+static bool make_splitter(partition_search *s, lhi_arena *mem)
 {
-    const lhi_floor_case *c = s->c;
+    const lhi_bound_case *c = s->c;
     size_t row = c->layers + 1;
-    lhi_floor_site least = least_site(c);
+    lhi_bound_site least = least_site(c);
     s->least = LHI_NEW(mem, sums, row);
     s->of = LHI_NEW(mem, sums *, c->stages);
     s->forth = LHI_NEW(mem, double, c->stages + 1);
@@ -486,30 +486,30 @@ static bool make_splitter(splitter *s, lhi_arena *mem)
     if (!s->least || !s->of || !s->forth || !s->back || !s->now || !s->next ||
         !s->refuted)
         return false;
-    add_up(c, s->least, &least);
+    compute_prefix_sums(c, s->least, &least);
     s->layer_ns = INFINITY;
     for (uint32_t k = 0; k < c->stages; k++) {
-        const lhi_floor_site *site = lhi_floor_site_of(c, k);
+        const lhi_bound_site *site = lhi_bound_site_of_stage(c, k);
         s->layer_ns = fmin(s->layer_ns, (double)site->layer_all);
-        if (k > 0 && c->at[k] == c->at[k - 1]) {
+        if (k > 0 && c->site_of_stage[k] == c->site_of_stage[k - 1]) {
             s->of[k] = s->of[k - 1];
             continue;
         }
         s->of[k] = LHI_NEW(mem, sums, row);
         if (!s->of[k])
             return false;
-        add_up(c, s->of[k], site);
+        compute_prefix_sums(c, s->of[k], site);
     }
-    find_ways(s);
+    compute_paths(s);
     return true;
 }
 
-int64_t lhi_floor_split(const lhi_floor_case *c, lhi_arena *mem, int64_t low,
+int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem, int64_t low,
                         int64_t high)
 {
-    splitter s = {.c = c};
+    partition_search s = {.c = c};
     bool known = c->chunks_per_device == 1 || has_two(c);
-    if (!known || !c->at || !c->forth || c->stages < 2 ||
+    if (!known || !c->site_of_stage || !c->forward_hops || c->stages < 2 ||
         c->layers > MOST_LAYERS || low >= high)
         return low;
     if (!make_splitter(&s, mem) || !(s.layer_ns > 0))

@@ -6,41 +6,41 @@
 #include <math.h>
 
 /* Least values of each part over all sites. */
-typedef struct leasts {
-    double f[LHI_FLOOR_PARTS], d[LHI_FLOOR_PARTS];
-    double activation[LHI_FLOOR_PARTS];
+typedef struct least_values {
+    double f[LHI_BOUND_PARTS], d[LHI_BOUND_PARTS];
+    double activation[LHI_BOUND_PARTS];
     /* Largest of each: bytes left by its F, and bytes resident at once. */
-    double most_left[LHI_FLOOR_PARTS], most_at_once[LHI_FLOOR_PARTS];
+    double most_left[LHI_BOUND_PARTS], most_at_once[LHI_BOUND_PARTS];
     /* Byte nanoseconds besides those between F and D: up to the end of D, and
      * up to the end of W. */
-    double in_d[LHI_FLOOR_PARTS], in_w[LHI_FLOOR_PARTS];
-    double least_held[LHI_FLOOR_PARTS]; /* under D or W */
+    double in_d[LHI_BOUND_PARTS], in_w[LHI_BOUND_PARTS];
+    double least_held[LHI_BOUND_PARTS]; /* under D or W */
     double state;                       /* whole model */
-} leasts;
+} least_values;
 
 /* Computes a part's least values. With separate D and W, D starts by allocating
  * the input of W, which W frees, in shares if W is split. A combined B keeps
  * the activation until its end. */
-static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
+static void find_least(const lhi_bound_case *c, uint32_t part, least_values *out)
 {
-    const lhi_floor_site *s = lhi_floor_site_of(c, 0);
-    lhi_floor_pass p = s->parts[part];
-    lhi_floor_held held = s->held[part];
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, 0);
+    lhi_bound_pass p = s->parts[part];
+    lhi_bound_memory_part held = s->part_memory[part];
     int64_t left = held.activation, input = held.weight_input;
-    for (uint32_t k = 1; c->at && k < c->stages; k++) {
-        s = lhi_floor_site_of(c, k);
-        p.f = lhi_least(p.f, s->parts[part].f);
-        p.d = lhi_least(p.d, s->parts[part].d);
-        p.w = lhi_least(p.w, s->parts[part].w);
-        held.activation = lhi_least(held.activation, s->held[part].activation);
+    for (uint32_t k = 1; c->site_of_stage && k < c->stages; k++) {
+        s = lhi_bound_site_of_stage(c, k);
+        p.f = lhi_min_int64(p.f, s->parts[part].f);
+        p.d = lhi_min_int64(p.d, s->parts[part].d);
+        p.w = lhi_min_int64(p.w, s->parts[part].w);
+        held.activation = lhi_min_int64(held.activation, s->part_memory[part].activation);
         held.weight_input =
-            lhi_least(held.weight_input, s->held[part].weight_input);
-        held.state = lhi_least(held.state, s->held[part].state);
-        left = lhi_most(left, s->held[part].activation);
-        input = lhi_most(input, s->held[part].weight_input);
+            lhi_min_int64(held.weight_input, s->part_memory[part].weight_input);
+        held.state = lhi_min_int64(held.state, s->part_memory[part].state);
+        left = lhi_max_int64(left, s->part_memory[part].activation);
+        input = lhi_max_int64(input, s->part_memory[part].weight_input);
     }
     out->most_left[part] = (double)left;
-    out->most_at_once[part] = (double)lhi_most(left, input);
+    out->most_at_once[part] = (double)lhi_max_int64(left, input);
     double joint = (double)held.activation * (double)p.w;
     double more = (double)(held.weight_input - held.activation);
     double apart = fmax(more, 0) * (double)p.d;
@@ -51,28 +51,28 @@ static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
     out->in_w[part] =
         fmin(joint, apart + (double)held.weight_input / 2 * (double)p.w);
     out->least_held[part] =
-        (double)lhi_least(held.activation, held.weight_input);
+        (double)lhi_min_int64(held.activation, held.weight_input);
     out->state += (double)held.state * c->n_of_part[part];
 }
 
 /* Computes all parts' least values. */
-static leasts find_leasts(const lhi_floor_case *c)
+static least_values find_leasts(const lhi_bound_case *c)
 {
-    leasts out = {.state = 0};
-    const lhi_floor_held *ends = lhi_floor_site_of(c, 0)->held + c->n_kinds;
+    least_values out = {.state = 0};
+    const lhi_bound_memory_part *ends = lhi_bound_site_of_stage(c, 0)->part_memory + c->n_kinds;
     for (uint32_t i = 0; i < c->n_kinds + 2; i++)
         find_least(c, i, &out);
     /* In one chunk the two may share a matrix. */
     if (c->stages == 1 && c->chunks_per_device <= 1)
-        out.state -= (double)lhi_least(ends[0].state, ends[1].state);
+        out.state -= (double)lhi_min_int64(ends[0].state, ends[1].state);
     return out;
 }
 
 /* Returns the hops between a chunk and the next, forward and back. */
-static double hops_behind(const lhi_floor_case *c, uint32_t chunk)
+static double compute_hops_after(const lhi_bound_case *c, uint32_t chunk)
 {
     uint32_t P = c->stages, k = chunk % P;
-    if (!c->forth)
+    if (!c->forward_hops)
         return 0;
     if (k + 1 == P)
         return c->placement == LH_PLACEMENT_LOOP
@@ -80,7 +80,7 @@ static double hops_behind(const lhi_floor_case *c, uint32_t chunk)
                    : 0;
     if (c->placement == LH_PLACEMENT_WAVE && chunk / P % 2)
         k = P - 2 - k;
-    return (double)(c->forth[k] + c->back[k]);
+    return (double)(c->forward_hops[k] + c->backward_hops[k]);
 }
 
 /* Returns the fewest pairs of layers within one chunk: even chunks have the
@@ -93,7 +93,7 @@ static double least_pairs(double layers, double chunks)
 
 /* Adds the residency within chunks: a layer's activation is also resident while
  * earlier layers of its chunk compute. */
-static double stay_in_chunks(const lhi_floor_case *c, const leasts *l)
+static double compute_residency_in_chunks(const lhi_bound_case *c, const least_values *l)
 {
     double most = 0, chunks = (double)c->stages * c->chunks_per_device;
     for (uint32_t i = 0; chunks > 0 && i < c->n_kinds; i++)
@@ -105,7 +105,7 @@ static double stay_in_chunks(const lhi_floor_case *c, const leasts *l)
 /* Computes one microbatch's activation residency in byte nanoseconds: each
  * layer from its F to its D, with all F and D of later layers and their hops
  * between. */
-static double stay_of_one(const lhi_floor_case *c, const leasts *l, bool with_w)
+static double compute_microbatch_residency(const lhi_bound_case *c, const least_values *l, bool with_w)
 {
     uint32_t e = c->n_kinds, h = e + 1;
     uint32_t chunks = c->stages * c->chunks_per_device;
@@ -124,20 +124,20 @@ static double stay_of_one(const lhi_floor_case *c, const leasts *l, bool with_w)
         uint32_t up_to = (i + 1) * c->least_layers;
         for (; p < up_to && p < c->layers; p++)
             before += l->activation[c->kind_of[p]];
-        sum += before * hops_behind(c, i);
+        sum += before * compute_hops_after(c, i);
     }
-    return sum + stay_in_chunks(c, l);
+    return sum + compute_residency_in_chunks(c, l);
 }
 
 /* Computes the byte nanoseconds without activations: before each device's
  * earliest first F and after its last D or B. *longest: the largest such time
  * on one device. */
-static double unused(const lhi_floor_case *c, bool with_w, double *longest)
+static double compute_idle_area(const lhi_bound_case *c, bool with_w, double *longest)
 {
-    lhi_floor_pass layer = lhi_floor_least_layer(c);
+    lhi_bound_pass layer = lhi_bound_find_least_layer(c);
     bool known = c->chunks_per_device != 0;
-    double in = known ? (double)lhi_floor_site_of(c, 0)->embedding.f : 0;
-    double out = known ? (double)lhi_floor_site_of(c, 0)->embedding.d : 0,
+    double in = known ? (double)lhi_bound_site_of_stage(c, 0)->embedding.f : 0;
+    double out = known ? (double)lhi_bound_site_of_stage(c, 0)->embedding.d : 0,
            sum = 0;
     *longest = 0;
     for (uint32_t k = 0; k < c->stages; k++) {
@@ -145,11 +145,11 @@ static double unused(const lhi_floor_case *c, bool with_w, double *longest)
         double start = k ? in + passed * (double)layer.f : 0;
         double end = k ? out + passed * (double)layer.d : 0;
         double here = start + (with_w ? 0 : end);
-        sum += here * (double)lhi_floor_site_of(c, k)->room;
+        sum += here * (double)lhi_bound_site_of_stage(c, k)->capacity;
         *longest = fmax(*longest, here);
-        if (c->forth && k + 1 < c->stages) {
-            in += (double)c->forth[k];
-            out += (double)c->back[k];
+        if (c->forward_hops && k + 1 < c->stages) {
+            in += (double)c->forward_hops[k];
+            out += (double)c->backward_hops[k];
         }
     }
     return sum;
@@ -157,7 +157,7 @@ static double unused(const lhi_floor_case *c, bool with_w, double *longest)
 
 /* Returns the least time to fill a byte with activations, by F, or to free it,
  * by D, over all chunks, in ns. */
-static double least_fill(const lhi_floor_case *c, const leasts *l,
+static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
                          const double *pass)
 {
     uint32_t e = c->n_kinds, h = e + 1;
@@ -176,10 +176,10 @@ static double least_fill(const lhi_floor_case *c, const leasts *l,
 
 /* Computes the byte nanoseconds that stay empty on all devices while the first
  * F fill them and the last D free them, at `ns` per byte at least. */
-static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
+static double compute_empty_area(const lhi_bound_case *c, const least_values *l,
                               double room, double ns)
 {
-    double fill = least_fill(c, l, l->f) + least_fill(c, l, l->d);
+    double fill = compute_least_fill(c, l, l->f) + compute_least_fill(c, l, l->d);
     double largest = 0, chunk = 0, most = 0;
     if (c->chunks_per_device == 0 || !(fill < INFINITY))
         return 0;
@@ -189,7 +189,7 @@ static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
     chunk *= c->layers - (chunks - 1) * c->least_layers;
     chunk += l->most_at_once[c->n_kinds] + l->most_at_once[c->n_kinds + 1];
     for (uint32_t k = 0; k < c->stages; k++)
-        largest = fmax(largest, (double)lhi_floor_site_of(c, k)->room);
+        largest = fmax(largest, (double)lhi_bound_site_of_stage(c, k)->capacity);
     most = fmax(room / c->stages - chunk, 0);
     return largest * fill > ns ? 0 : c->stages * most * most / 2 * fill;
 }
@@ -204,7 +204,7 @@ typedef struct slope {
 } slope;
 
 /* Adds a part, or a hop, which retains nothing. */
-static void pass_part(slope *s, double bytes, double ns)
+static void add_part_to_slope(slope *s, double bytes, double ns)
 {
     s->held += bytes;
     s->area += s->held * ns;
@@ -214,49 +214,49 @@ static void pass_part(slope *s, double bytes, double ns)
 }
 
 /* Returns the hops forward, or back, between a chunk and the next. */
-static double hop_of(const lhi_floor_case *c, uint32_t chunk, bool back)
+static double hop_of(const lhi_bound_case *c, uint32_t chunk, bool back)
 {
     uint32_t P = c->stages, k = chunk % P;
     bool home = c->placement == LH_PLACEMENT_WAVE && chunk / P % 2;
-    if (!c->forth)
+    if (!c->forward_hops)
         return 0;
     if (k + 1 == P)
         return c->placement != LH_PLACEMENT_LOOP
                    ? 0
                    : (double)(back ? c->wrap_back : c->wrap_forth);
     k = home ? P - 2 - k : k;
-    return (double)(back == home ? c->forth[k] : c->back[k]);
+    return (double)(back == home ? c->forward_hops[k] : c->backward_hops[k]);
 }
 
 /* Computes the slope from the first F to the first D, or from there to the last
  * D. A hop comes after the fewest layers that can precede it. */
-static slope slope_of(const lhi_floor_case *c, const leasts *l, bool back)
+static slope compute_slope(const lhi_bound_case *c, const least_values *l, bool back)
 {
     const double *ns = back ? l->d : l->f;
     uint32_t e = c->n_kinds, h = e + 1, hop = 0;
     uint32_t hops = c->stages * c->chunks_per_device - 1;
     slope s = {0, 0, 0, 0};
-    pass_part(&s, l->activation[e], ns[e]);
+    add_part_to_slope(&s, l->activation[e], ns[e]);
     for (uint32_t i = 0; i <= c->layers; i++) {
         for (; hop < hops && (hop + 1) * c->least_layers <= i; hop++)
-            pass_part(&s, 0, hop_of(c, hop, back));
+            add_part_to_slope(&s, 0, hop_of(c, hop, back));
         if (i < c->layers)
-            pass_part(&s, l->activation[c->kind_of[i]], ns[c->kind_of[i]]);
+            add_part_to_slope(&s, l->activation[c->kind_of[i]], ns[c->kind_of[i]]);
     }
-    pass_part(&s, l->activation[h], ns[h]);
+    add_part_to_slope(&s, l->activation[h], ns[h]);
     return s;
 }
 
 /* Bounds the time from the first microbatch's first D to the last one's.
  * Residency outside this interval reduces each microbatch's total, but at both
  * of its ends at most the memory capacity is resident. */
-static double from_first_to_last(const lhi_floor_case *c, const leasts *l,
+static double from_first_to_last(const lhi_bound_case *c, const least_values *l,
                                  double room)
 {
     double of_d = 0, most = 0;
     if (c->chunks_per_device == 0)
         return 0;
-    slope up = slope_of(c, l, false), down = slope_of(c, l, true);
+    slope up = compute_slope(c, l, false), down = compute_slope(c, l, true);
     for (uint32_t i = 0; i < c->n_kinds + 2; i++) {
         if (!(l->least_held[i] > 0))
             continue;
@@ -265,26 +265,26 @@ static double from_first_to_last(const lhi_floor_case *c, const leasts *l,
     }
     double all = c->microbatches * (up.area + down.area + of_d);
     double span = all / room - up.mean - down.mean - most;
-    double w = (double)lhi_floor_least_layer(c).w * c->least_layers;
-    return (double)lhi_floor_first_gather(c) + up.whole + fmax(span, 0) +
-           down.whole + w + (double)lhi_floor_first_reduce(c);
+    double w = (double)lhi_bound_find_least_layer(c).w * c->least_layers;
+    return (double)lhi_bound_first_gather_ns(c) + up.whole + fmax(span, 0) +
+           down.whole + w + (double)lhi_bound_first_reduce_ns(c);
 }
 
-int64_t lhi_floor_stay(const lhi_floor_case *c)
+int64_t lhi_bound_compute_residency(const lhi_bound_case *c)
 {
-    double most = 0, longest, passing, room = lhi_floor_all_room(c, &passing);
-    leasts l = find_leasts(c);
+    double most = 0, longest, passing, room = lhi_bound_compute_total_memory(c, &passing);
+    least_values l = find_leasts(c);
     if (!(room > l.state) || !(room < INFINITY))
         return 0; /* covered by the memory bound */
     for (int with_w = 0; with_w <= 1; with_w++) {
-        double all = stay_of_one(c, &l, with_w) * c->microbatches;
-        double idle = unused(c, with_w, &longest);
+        double all = compute_microbatch_residency(c, &l, with_w) * c->microbatches;
+        double idle = compute_idle_area(c, with_w, &longest);
         double held = (l.state + passing) * longest; /* meanwhile */
-        idle += empty_meanwhile(c, &l, room - l.state,
-                                (double)lhi_floor_work(c) - longest);
+        idle += compute_empty_area(c, &l, room - l.state,
+                                (double)lhi_bound_compute_work(c) - longest);
         double ns = (all + idle - held) / (room - l.state);
         most = fmax(most, ns);
     }
     most = fmax(most, from_first_to_last(c, &l, room - l.state));
-    return most < 0x1p60 ? (int64_t)(most * (1 - 1e-9)) : LHI_FLOOR_LARGEST;
+    return most < 0x1p60 ? (int64_t)(most * (1 - 1e-9)) : LHI_BOUND_INFINITY;
 }

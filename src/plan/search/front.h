@@ -9,36 +9,36 @@
 #include <longhaul/plan.h>
 
 /* Coordinates of a choice, or their lower bounds; less is better in each. */
-typedef struct lhi_front_point {
+typedef struct lhi_pareto_point {
     int64_t iteration_ns, memory_bytes;
     double usd; /* 0 without prices */
-} lhi_front_point;
+} lhi_pareto_point;
 
-enum { LHI_MOST_FRONT = 4096 }; /* entries in a plan's list */
+enum { LHI_MAX_PARETO_FRONT = 4096 }; /* entries in a plan's list */
 
 /* A Pareto front. */
-typedef struct lhi_front {
+typedef struct lhi_pareto_front {
     lhi_arena *mem; /* memory of the listed choices */
     uint32_t n, room;
     lh_choice *all;
-} lhi_front;
+} lhi_pareto_front;
 
 /* Returns a choice's coordinates. */
-lhi_front_point lhi_point_of(const lh_choice *choice);
+lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice);
 /* Checks whether a point is at least as good as the other in every coordinate.
  */
-bool lhi_point_covers(const lhi_front_point *point,
-                      const lhi_front_point *other);
+bool lhi_pareto_point_covers(const lhi_pareto_point *point,
+                      const lhi_pareto_point *other);
 /* Checks whether some choice on the front dominates or equals the point. */
-bool lhi_front_covers(const lhi_front *front, const lhi_front_point *point);
+bool lhi_pareto_front_covers(const lhi_pareto_front *front, const lhi_pareto_point *point);
 /* Adds a copy of a working choice unless one on the front covers it; drops the
  * choices it covers. */
-lh_status lhi_front_add(lhi_front *front, const lh_choice *choice,
+lh_status lhi_pareto_front_add(lhi_pareto_front *front, const lh_choice *choice,
                         lh_error *err);
 /* Finishes the plan's front with the results of later steps and sorts it by
  * time, memory and cost. `times`: drops entries slower by this factor than the
  * fastest or the plan; 0: the default. */
-lh_status lhi_front_finish(double times, lhi_arena *mem, lh_plan *plan,
+lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
                            lh_error *err);
 
 #endif

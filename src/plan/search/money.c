@@ -14,7 +14,7 @@
 /* --- prices ----------------------------------------------------------------
  */
 
-bool lhi_money_is_priced(const lh_job *job)
+bool lhi_pricing_has_prices(const lh_job *job)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         if (!(job->datacenters[i].usd_per_gpu_hour > 0))
@@ -22,7 +22,7 @@ bool lhi_money_is_priced(const lh_job *job)
     return true;
 }
 
-lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
+lh_status lhi_pricing_override_job(const lh_job *job, const lh_plan_options *options,
                         lhi_arena *mem, lh_job *out, lh_error *err)
 {
     double hour = options->usd_per_gpu_hour, gb = options->usd_per_gb;
@@ -46,7 +46,7 @@ lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
             wans[i].usd_per_gb = gb;
     out->datacenters = sites;
     out->wans = wans;
-    if (gb > 0 && !lhi_money_is_priced(out))
+    if (gb > 0 && !lhi_pricing_has_prices(out))
         return lhi_fail(err, LH_EINVAL,
                         "a price of bytes needs one of GPUs; give "
                         "usd_per_gpu_hour in the job's cluster");
@@ -59,9 +59,9 @@ lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
 /* Computes the GPU price. Nodes are exclusive: a datacenter's last node counts
  * in full, and unused nodes do not count. */
 static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
-                            lhi_arena *mem, lhi_price *out, lh_error *err)
+                            lhi_arena *mem, lhi_layout_price *out, lh_error *err)
 {
-    lhi_places places;
+    lhi_layout_placement places;
     LHI_TRY(lhi_layout_place(job, layout, mem, &places, err));
     for (uint32_t dc = 0; dc < job->n_datacenters; dc++) {
         const lh_datacenter *site = &job->datacenters[dc];
@@ -83,7 +83,7 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
 /* Computes the traffic price; `scale`: factor for data and expert parallelism,
  * 0 or 1. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
-                             double scale, lhi_arena *mem, lhi_price *out,
+                             double scale, lhi_arena *mem, lhi_layout_price *out,
                              lh_error *err)
 {
     const lhi_traffic *traffic;
@@ -105,12 +105,12 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
 
 /* Computes a layout's price. */
 static lh_status price(const lh_job *job, const lhi_config *config,
-                       double scale, lhi_price *out, lh_error *err)
+                       double scale, lhi_layout_price *out, lh_error *err)
 {
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
-    *out = (lhi_price){0};
+    *out = (lhi_layout_price){0};
     lh_status status = price_gpus(job, &config->layout, scratch, out, err);
     if (status == LH_OK && job->n_datacenters > 1)
         status = price_bytes(job, config, scale, scratch, out, err);
@@ -118,19 +118,19 @@ static lh_status price(const lh_job *job, const lhi_config *config,
     return status;
 }
 
-lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
-                          lhi_price *out, lh_error *err)
+lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
+                          lhi_layout_price *out, lh_error *err)
 {
     return price(job, config, 1, out, err);
 }
 
-lh_status lhi_money_floor(const lh_job *job, const lhi_config *config,
-                          bool whole, lhi_price *out, lh_error *err)
+lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
+                          bool whole, lhi_layout_price *out, lh_error *err)
 {
     return price(job, config, whole ? 1 : 0, out, err);
 }
 
-double lhi_money_usd(const lhi_price *price, double iteration_ns)
+double lhi_pricing_iteration_usd(const lhi_layout_price *price, double iteration_ns)
 {
     return price->usd_per_hour * (iteration_ns / HOUR_NS) + price->between_usd;
 }
@@ -138,31 +138,31 @@ double lhi_money_usd(const lhi_price *price, double iteration_ns)
 /* --- choices -----------------------------------------------------------------
  */
 
-lh_status lhi_money_set(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem, lh_choice *choice,
                         lh_error *err)
 {
     const lh_plan_cost *was = choice->cost;
-    lhi_config config = lhi_config_of(choice);
-    lhi_price its;
+    lhi_config config = lhi_config_from_choice(choice);
+    lhi_layout_price its;
     choice->cost = NULL;
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns < 0 ||
-        !lhi_money_is_priced(job))
+        !lhi_pricing_has_prices(job))
         return LH_OK;
     lh_plan_cost *cost = LHI_NEW(mem, lh_plan_cost, 1);
     if (!cost)
         return lhi_fail_nomem(err);
     if (was)
-        its = (lhi_price){was->gpus, was->usd_per_hour, was->between_gb,
+        its = (lhi_layout_price){was->gpus, was->usd_per_hour, was->inter_datacenter_gb,
                           was->between_usd};
     else
-        LHI_TRY(lhi_money_price(job, &config, &its, err));
+        LHI_TRY(lhi_pricing_compute(job, &config, &its, err));
     double tokens =
         (double)job->training.global_batch * (double)job->training.sequence;
     *cost = (lh_plan_cost){.gpus = its.gpus,
                            .usd_per_hour = its.usd_per_hour,
-                           .between_gb = its.between_gb,
+                           .inter_datacenter_gb = its.between_gb,
                            .between_usd = its.between_usd};
-    cost->usd = lhi_money_usd(&its, (double)choice->iteration_ns);
+    cost->usd = lhi_pricing_iteration_usd(&its, (double)choice->iteration_ns);
     cost->gpus_usd = cost->usd - cost->between_usd;
     cost->usd_per_1e9_tokens = cost->usd / tokens * 1e9;
     choice->cost = cost;
@@ -173,17 +173,17 @@ static lh_status fill_list(const lh_job *job, lhi_arena *mem,
                            const lh_choice *list, uint32_t n, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++)
-        LHI_TRY(lhi_money_set(job, mem, (lh_choice *)&list[i], err));
+        LHI_TRY(lhi_pricing_set_choice(job, mem, (lh_choice *)&list[i], err));
     return LH_OK;
 }
 
-lh_status lhi_money_fill(lhi_arena *mem, lh_plan *plan, lh_error *err)
+lh_status lhi_pricing_fill_plan(lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     const lh_job *job = plan->job;
     const lh_plan_sensitivity *s = plan->sensitivity;
-    if (!lhi_money_is_priced(job))
+    if (!lhi_pricing_has_prices(job))
         return LH_OK;
-    LHI_TRY(lhi_money_set(job, mem, &plan->best, err));
+    LHI_TRY(lhi_pricing_set_choice(job, mem, &plan->best, err));
     LHI_TRY(fill_list(job, mem, plan->methods, plan->n_methods, err));
     LHI_TRY(fill_list(job, mem, plan->alternatives, plan->n_alternatives, err));
     for (uint32_t i = 0; i < plan->n_answers; i++) {
@@ -192,17 +192,17 @@ lh_status lhi_money_fill(lhi_arena *mem, lh_plan *plan, lh_error *err)
     }
     if (!s)
         return LH_OK;
-    LHI_TRY(fill_list(job, mem, &s->here, 1, err));
+    LHI_TRY(fill_list(job, mem, &s->reference, 1, err));
     for (uint32_t i = 0; i < s->n_ranges; i++)
-        for (uint32_t k = 0; k < s->ranges[i].n_flips; k++) {
-            const lh_plan_flip *flip = &s->ranges[i].flips[k];
+        for (uint32_t k = 0; k < s->ranges[i].n_break_evens; k++) {
+            const lh_plan_break_even *flip = &s->ranges[i].break_evens[k];
             LHI_TRY(fill_list(job, mem, &flip->below, 1, err));
             LHI_TRY(fill_list(job, mem, &flip->above, 1, err));
         }
     return LH_OK;
 }
 
-double lh_plan_cheaper(const lh_plan *plan)
+double lh_plan_cost_gap(const lh_plan *plan)
 {
     double bound = plan->search_bound_usd;
     if (!(bound > 0) || !plan->best.cost)

@@ -10,16 +10,16 @@
 #include <string.h>
 
 enum {
-    FASTEST = 12,               /* layouts */
+    MAX_FASTEST = 12,               /* layouts */
     PASSES_OF_FASTEST = 100000, /* scheduled for each */
     PASSES_OF_OTHERS = 30000,   /* for the others; or, if more, */
     TIMED_OF_OTHERS = 10,       /* this many partitions */
     PASSES = 3000000,           /* for all of these */
     MOST_KINDS = 64,
-    NEAR = 2, /* differing dimensions of a neighbour */
+    MAX_DISTANCE = 2, /* differing dimensions of a neighbour */
     PASSES_OF_NEAR = 2000000,
-    DONORS = 3,           /* partitions with as many chunks */
-    MOST_DONATED = 20000, /* pipelines built with these */
+    MAX_DONORS = 3,           /* partitions with as many chunks */
+    MAX_DONATED_PIPELINES = 20000, /* pipelines built with these */
     PASSES_OF_DONATED = 1000000,
     SLOW_PARTITIONS = 48, /* under a slow method, */
     SLOW_PASSES = 300000, /* but at most this, */
@@ -28,7 +28,7 @@ enum {
 
 /* All methods are tried if a fast one's time on the partition is this close to
  * the best. */
-static const double CLOSE = 1.02;
+static const double CLOSE_RATIO = 1.02;
 
 /* Effort for moving one layout's layers. */
 typedef struct effort {
@@ -45,47 +45,47 @@ typedef struct kind {
 } kind;
 
 /* Search state. */
-typedef struct mover {
+typedef struct partition_mover {
     lhi_layout_search *s;
     uint64_t passes;
     bool *done;             /* per candidate */
     bool *tried;            /* with the effort for the fastest */
     kind kinds[MOST_KINDS]; /* kinds moved so far */
     int n_kinds;
-} mover;
+} partition_mover;
 
 /* Checks whether the caller asks to stop. */
-static bool is_over(const mover *m)
+static bool is_over(const partition_mover *m)
 {
-    return lhi_layout_search_stopped(m->s, m->s->n, true);
+    return lhi_layout_search_should_stop(m->s, m->s->n, true);
 }
 
 /* Returns the method for timing; the default one if a slow method is best. */
-static const char *quick_method(const mover *m, const lhi_candidate *c)
+static const char *quick_method(const partition_mover *m, const lhi_candidate *c)
 {
     const lhi_method *want =
-        lhi_method_named(lhi_candidate_works(c) ? c->choice.layout.schedule
+        lhi_method_find(lhi_candidate_is_feasible(c) ? c->choice.layout.schedule
                                                 : m->s->job->layout.schedule);
     bool quick = want && want->kind != LHI_METHOD_SLOW &&
-                 want->kind != LHI_METHOD_CHOICE;
-    return quick ? want->name : lhi_method_at_a_glance()->name;
+                 want->kind != LHI_METHOD_META;
+    return quick ? want->name : lhi_method_get_representative()->name;
 }
 
-static int64_t value(const mover *m, const lhi_candidate *c)
+static int64_t value(const partition_mover *m, const lhi_candidate *c)
 {
-    return lhi_value_of(&m->s->options, &c->choice);
+    return lhi_objective_value(&m->s->options, &c->choice);
 }
 
 /* Returns the layers of the fastest layout with as many chunks and its own
  * partition. */
-static const uint32_t *sibling(const mover *m, const lhi_candidate *like)
+static const uint32_t *find_sibling_layers(const partition_mover *m, const lhi_candidate *like)
 {
     const lhi_candidate *best = NULL;
     uint32_t n =
         like->config.layout.pipeline * like->config.layout.chunks_per_device;
     for (uint32_t i = 0; i < m->s->n; i++) {
         const lhi_candidate *c = &m->s->candidates[i];
-        if (c != like && lhi_candidate_works(c) && c->config.layers &&
+        if (c != like && lhi_candidate_is_feasible(c) && c->config.layers &&
             c->config.layout.pipeline * c->config.layout.chunks_per_device ==
                 n &&
             (!best || value(m, c) < value(m, best)))
@@ -95,17 +95,17 @@ static const uint32_t *sibling(const mover *m, const lhi_candidate *like)
 }
 
 /* Evaluates the moved candidate. */
-static lh_status simulate(mover *m, lhi_candidate *c, lhi_candidate *moved,
+static lh_status simulate(partition_mover *m, lhi_candidate *c, lhi_candidate *moved,
                           lh_error *err)
 {
     lhi_layout_search *s = m->s;
     moved->missing = 0; /* with even chunks */
-    LHI_TRY(lhi_candidate_bound(s, moved, err));
+    LHI_TRY(lhi_candidate_compute_bound(s, moved, err));
     if (moved->bound_ns == INT64_MAX)
         return LH_OK;
-    LHI_TRY(lhi_candidate_simulate(s, moved, err));
-    if (!lhi_candidate_works(moved) ||
-        (lhi_candidate_works(c) && value(m, moved) >= value(m, c)))
+    LHI_TRY(lhi_candidate_evaluate(s, moved, err));
+    if (!lhi_candidate_is_feasible(moved) ||
+        (lhi_candidate_is_feasible(c) && value(m, moved) >= value(m, c)))
         return LH_OK;
     s->n_memory -= c->missing > 0 && !c->simulated;
     *c = *moved;
@@ -115,7 +115,7 @@ static lh_status simulate(mover *m, lhi_candidate *c, lhi_candidate *moved,
 /* Moves a candidate's layers. A new partition is a new pipeline, with its own
  * bound, evaluated under every method. It is kept if the best result is faster
  * than before. */
-static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
+static lh_status move_layers(partition_mover *m, lhi_candidate *c, const effort *how,
                              lh_error *err)
 {
     lhi_layout_search *s = m->s;
@@ -125,45 +125,45 @@ static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
     uint64_t left = passes;
     const uint32_t *like = c->config.layers, *given = how->given;
     moved.config.layers = given;
-    if (!lhi_uneven_possible(s->job, &moved.config, &s->options))
+    if (!lhi_layer_partition_has_alternatives(s->job, &moved.config, &s->options))
         return LH_OK;
     if (like == given)
-        like = sibling(m, c);
-    LHI_TRY(lhi_uneven_search(s->job, &s->options, s->tried, quick_method(m, c),
+        like = find_sibling_layers(m, c);
+    LHI_TRY(lhi_layer_partition_search(s->job, &s->options, s->evaluation_cache, quick_method(m, c),
                               how->steepest, how->climbed, like, &left, s->mem,
                               &moved.config, &ns, err));
     m->passes -= passes - left;
     if (moved.config.layers == given)
         return LH_OK;
-    const lhi_candidate *best = lhi_layout_search_best(s);
-    if (best && !how->any && s->options.goal == LH_PLAN_FASTEST &&
-        (double)ns > CLOSE * (double)best->choice.iteration_ns)
+    const lhi_candidate *best = lhi_layout_search_find_best(s);
+    if (best && !how->any && s->options.objective == LH_PLAN_FASTEST &&
+        (double)ns > CLOSE_RATIO * (double)best->choice.iteration_ns)
         return LH_OK;
     return simulate(m, c, &moved, err);
 }
 
 /* Checks whether two candidates have the same chunks. Different placement,
  * state and recomputation have little effect on the best layers. */
-static bool is_like(const lhi_candidate *a, const lhi_candidate *b)
+static bool has_same_chunks(const lhi_candidate *a, const lhi_candidate *b)
 {
     const lh_layout *x = &a->config.layout, *y = &b->config.layout;
-    return lhi_degrees_same(x, y) &&
+    return lhi_degrees_are_equal(x, y) &&
            x->chunks_per_device == y->chunks_per_device &&
            a->config.placement == b->config.placement;
 }
 
 /* Returns the fastest candidate unlike the known ones, which often outnumber
  * the budget. */
-static lhi_candidate *next_fastest(const mover *m, lhi_candidate *const *known,
+static lhi_candidate *next_fastest(const partition_mover *m, lhi_candidate *const *known,
                                    int n)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        bool like = !lhi_candidate_works(c) || m->done[i] ||
+        bool like = !lhi_candidate_is_feasible(c) || m->done[i] ||
                     (best && value(m, c) >= value(m, best));
         for (int k = 0; k < n && !like; k++)
-            like = is_like(known[k], c);
+            like = has_same_chunks(known[k], c);
         if (!like)
             best = c;
     }
@@ -171,22 +171,22 @@ static lhi_candidate *next_fastest(const mover *m, lhi_candidate *const *known,
 }
 
 /* Checks whether no partition of it can beat the best. */
-static bool is_hopeless(const mover *m, const lhi_candidate *c)
+static bool is_hopeless(const partition_mover *m, const lhi_candidate *c)
 {
-    int64_t best = m->s->best_value, ns = c->floor.ns;
-    if (m->s->options.goal != LH_PLAN_FASTEST)
-        return !lhi_candidate_works(c) ||
-               lhi_value_at(&m->s->options, &c->choice, ns) >= best;
+    int64_t best = m->s->best_value, ns = c->lower_bound.ns;
+    if (m->s->options.objective != LH_PLAN_FASTEST)
+        return !lhi_candidate_is_feasible(c) ||
+               lhi_objective_value_at(&m->s->options, &c->choice, ns) >= best;
     return ns >= best;
 }
 
 /* Returns the known time with its current layers, or a bound. */
 static int64_t known_ns(const lhi_candidate *c)
 {
-    return lhi_candidate_works(c) ? c->choice.iteration_ns : c->bound_ns;
+    return lhi_candidate_is_feasible(c) ? c->choice.iteration_ns : c->bound_ns;
 }
 
-static bool is_known_kind(const mover *m, const lhi_candidate *c)
+static bool is_known_kind(const partition_mover *m, const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
     for (int i = 0; i < m->n_kinds; i++)
@@ -196,7 +196,7 @@ static bool is_known_kind(const mover *m, const lhi_candidate *c)
     return false;
 }
 
-static void note_kind(mover *m, const lhi_candidate *c)
+static void record_kind(partition_mover *m, const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
     if (m->n_kinds < MOST_KINDS && !is_known_kind(m, c))
@@ -205,14 +205,14 @@ static void note_kind(mover *m, const lhi_candidate *c)
 
 /* Returns the most promising candidate: by its bound over all partitions, or by
  * the known value of its current one. */
-static lhi_candidate *next_promising(const mover *m, bool of_new_kind,
+static lhi_candidate *next_promising(const partition_mover *m, bool of_new_kind,
                                      bool by_floor)
 {
     lhi_candidate *best = NULL;
     int64_t least = 0;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        int64_t ns = by_floor ? c->floor.ns : known_ns(c);
+        int64_t ns = by_floor ? c->lower_bound.ns : known_ns(c);
         if (!m->done[i] && (!best || ns < least) && !is_hopeless(m, c) &&
             !(of_new_kind && is_known_kind(m, c))) {
             best = c;
@@ -223,20 +223,20 @@ static lhi_candidate *next_promising(const mover *m, bool of_new_kind,
 }
 
 /* Records a new best. */
-static void note_best(mover *m, const lhi_candidate *c)
+static void record_best(partition_mover *m, const lhi_candidate *c)
 {
-    if (lhi_candidate_works(c) && value(m, c) < m->s->best_value)
+    if (lhi_candidate_is_feasible(c) && value(m, c) < m->s->best_value)
         m->s->best_value = value(m, c);
 }
 
 /* Moves the fastest candidates' layers: by steepest descent, then from other
  * starts too. */
-static lh_status move_fastest(mover *m, lh_error *err)
+static lh_status move_fastest(partition_mover *m, lh_error *err)
 {
-    lhi_candidate *c, *fastest[FASTEST];
-    effort how[FASTEST];
+    lhi_candidate *c, *fastest[MAX_FASTEST];
+    effort how[MAX_FASTEST];
     int n = 0;
-    while (n < FASTEST && !is_over(m) && (c = next_fastest(m, fastest, n))) {
+    while (n < MAX_FASTEST && !is_over(m) && (c = next_fastest(m, fastest, n))) {
         m->done[c - m->s->candidates] = true;
         if (is_hopeless(m, c))
             continue;
@@ -244,17 +244,17 @@ static lh_status move_fastest(mover *m, lh_error *err)
             (effort){c->config.layers, PASSES_OF_FASTEST, true, false, true};
         LHI_TRY(move_layers(m, c, &how[n], err));
         fastest[n++] = c;
-        note_kind(m, c);
+        record_kind(m, c);
     }
     /* Slow methods were evaluated so far without moved layers. */
     for (int i = 0; i < n; i++)
-        note_best(m, fastest[i]);
+        record_best(m, fastest[i]);
     for (int i = 0; i < n; i++) {
         how[i].steepest = false;
         m->tried[fastest[i] - m->s->candidates] = true;
         if (!is_hopeless(m, fastest[i]))
             LHI_TRY(move_layers(m, fastest[i], &how[i], err));
-        note_best(m, fastest[i]);
+        record_best(m, fastest[i]);
     }
     return LH_OK;
 }
@@ -266,22 +266,22 @@ static uint64_t passes_of(const lhi_candidate *c)
 }
 
 /* Moves one further candidate's layers. */
-static lh_status move_other(mover *m, lhi_candidate *c, lh_error *err)
+static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
 {
     uint64_t each = passes_of(c);
     effort how = {c->config.layers, PASSES_OF_OTHERS, false, false, false};
     if (how.most < TIMED_OF_OTHERS * each)
         how.most = TIMED_OF_OTHERS * each;
     m->done[c - m->s->candidates] = true;
-    note_kind(m, c);
+    record_kind(m, c);
     LHI_TRY(move_layers(m, c, &how, err));
-    note_best(m, c);
+    record_best(m, c);
     return LH_OK;
 }
 
 /* Moves the others' layers: one of each kind, because kinds differ, then
  * alternately the best by bound and the best by known chunks. */
-static lh_status move_others(mover *m, lh_error *err)
+static lh_status move_others(partition_mover *m, lh_error *err)
 {
     lhi_candidate *c;
     while (m->n_kinds < MOST_KINDS && m->passes > PASSES / 2 && !is_over(m) &&
@@ -313,14 +313,14 @@ static int distance(const lhi_candidate *a, const lhi_candidate *b)
 }
 
 /* Returns the most promising neighbour of the best. */
-static lhi_candidate *next_near(const mover *m, const lhi_candidate *best)
+static lhi_candidate *next_neighbour(const partition_mover *m, const lhi_candidate *best)
 {
     lhi_candidate *found = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
         if (c != best && !m->tried[i] && !is_hopeless(m, c) &&
             (!found || known_ns(c) < known_ns(found)) &&
-            distance(c, best) <= NEAR)
+            distance(c, best) <= MAX_DISTANCE)
             found = c;
     }
     return found;
@@ -328,19 +328,19 @@ static lhi_candidate *next_near(const mover *m, const lhi_candidate *best)
 
 /* Moves the neighbours' layers, starting from the layers of the best and with
  * more effort: they were evaluated with even chunks, or under one method. */
-static lh_status move_near(mover *m, lh_error *err)
+static lh_status move_neighbours(partition_mover *m, lh_error *err)
 {
     m->passes = PASSES_OF_NEAR;
     while (m->passes > 0) {
-        const lhi_candidate *best = lhi_layout_search_best(m->s);
-        lhi_candidate *c = best ? next_near(m, best) : NULL;
+        const lhi_candidate *best = lhi_layout_search_find_best(m->s);
+        lhi_candidate *c = best ? next_neighbour(m, best) : NULL;
         if (!c || is_over(m))
             break;
         effort how = {c->config.layers, PASSES_OF_FASTEST, false,
                       m->done[c - m->s->candidates], true};
         m->tried[c - m->s->candidates] = true;
         LHI_TRY(move_layers(m, c, &how, err));
-        note_best(m, c);
+        record_best(m, c);
     }
     return LH_OK;
 }
@@ -367,15 +367,15 @@ static bool is_same_layers(const lhi_candidate *a, const lhi_candidate *b)
 
 /* Finds the fastest candidates with the same chunks as `c` and their own
  * partition, each partition once. Returns their number. */
-static int find_donors(const mover *m, const lhi_candidate *c,
-                       const lhi_candidate *donors[DONORS])
+static int find_donors(const partition_mover *m, const lhi_candidate *c,
+                       const lhi_candidate *donors[MAX_DONORS])
 {
     int n = 0;
-    for (; n < DONORS; n++) {
+    for (; n < MAX_DONORS; n++) {
         const lhi_candidate *best = NULL;
         for (uint32_t i = 0; i < m->s->n; i++) {
             const lhi_candidate *o = &m->s->candidates[i];
-            bool out = !lhi_candidate_works(o) || !o->config.layers ||
+            bool out = !lhi_candidate_is_feasible(o) || !o->config.layers ||
                        !is_chunked_alike(o, c) ||
                        (best && value(m, o) >= value(m, best));
             for (int k = 0; k < n && !out; k++)
@@ -391,14 +391,14 @@ static int find_donors(const mover *m, const lhi_candidate *c,
 }
 
 /* Checks whether another partition of a candidate may still win. */
-static bool is_left(const mover *m, const lhi_candidate *c)
+static bool may_win(const partition_mover *m, const lhi_candidate *c)
 {
     return !is_hopeless(m, c) &&
-           lhi_uneven_possible(m->s->job, &c->config, &m->s->options);
+           lhi_layer_partition_has_alternatives(m->s->job, &c->config, &m->s->options);
 }
 
 /* Evaluates a candidate with a donor's layers. */
-static lh_status try_donor(mover *m, lhi_candidate *c, const uint32_t *layers,
+static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c, const uint32_t *layers,
                            lh_error *err)
 {
     lhi_layout_search *s = m->s;
@@ -406,28 +406,28 @@ static lh_status try_donor(mover *m, lhi_candidate *c, const uint32_t *layers,
     const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
     moved.config.layers = layers;
     moved.missing = 0; /* from its own pipeline */
-    LHI_TRY(lhi_candidate_bound(s, &moved, err));
+    LHI_TRY(lhi_candidate_compute_bound(s, &moved, err));
     s->n_memory = n_memory;
     s->n_unsupported = n_unsupported;
     bool hopeless = moved.bound_ns == INT64_MAX ||
-                    (s->options.goal == LH_PLAN_FASTEST
+                    (s->options.objective == LH_PLAN_FASTEST
                          ? moved.bound_ns >= s->best_value
-                         : lhi_candidate_works(c) &&
-                               lhi_value_at(&s->options, &c->choice,
+                         : lhi_candidate_is_feasible(c) &&
+                               lhi_objective_value_at(&s->options, &c->choice,
                                             moved.bound_ns) >= s->best_value);
     const uint64_t passes = passes_of(c);
     if (hopeless || m->passes < passes)
         return LH_OK;
     m->passes -= passes;
     LHI_TRY(simulate(m, c, &moved, err));
-    note_best(m, c);
+    record_best(m, c);
     return LH_OK;
 }
 
 /* Tries the best partitions on the remaining candidates: often faster than
  * their own, which may not even fit, and cheap compared with moving layers one
  * by one. */
-static lh_status try_layers_of_others(mover *m, lh_error *err)
+static lh_status transfer_layers(partition_mover *m, lh_error *err)
 {
     lhi_layout_search *s = m->s;
     bool *done = calloc(s->n + (size_t)1, sizeof *done);
@@ -435,23 +435,23 @@ static lh_status try_layers_of_others(mover *m, lh_error *err)
     uint64_t built = 0;
     m->passes = PASSES_OF_DONATED;
     for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
-        const lhi_candidate *donors[DONORS];
-        const uint32_t *layers[DONORS];
-        if (done[i] || !is_left(m, &s->candidates[i]))
+        const lhi_candidate *donors[MAX_DONORS];
+        const uint32_t *layers[MAX_DONORS];
+        if (done[i] || !may_win(m, &s->candidates[i]))
             continue;
         int n = find_donors(m, &s->candidates[i], donors);
         for (int k = 0; k < n; k++)
             layers[k] = donors[k]->config.layers;
         for (uint32_t j = i; j < s->n && status == LH_OK; j++) {
             lhi_candidate *c = &s->candidates[j];
-            if (done[j] || !is_left(m, c) ||
+            if (done[j] || !may_win(m, c) ||
                 !is_chunked_alike(c, &s->candidates[i]))
                 continue;
             done[j] = true;
             for (int k = 0; k < n && status == LH_OK; k++)
-                if (c->config.layers != layers[k] && built++ < MOST_DONATED &&
+                if (c->config.layers != layers[k] && built++ < MAX_DONATED_PIPELINES &&
                     !is_over(m) && !is_hopeless(m, c))
-                    status = try_donor(m, c, layers[k], err);
+                    status = evaluate_donor(m, c, layers[k], err);
         }
     }
     free(done);
@@ -467,19 +467,19 @@ static bool is_asked(void *context)
 }
 
 /* Returns the slow method to try. */
-static const char *slow_method(const mover *m, const lhi_candidate *c)
+static const char *slow_method(const partition_mover *m, const lhi_candidate *c)
 {
     const lhi_layout_search *s = m->s;
     for (uint32_t i = 0; i < lhi_n_methods; i++)
         if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
-            lhi_method_considered(s->job, &s->options,
+            lhi_method_is_considered(s->job, &s->options,
                                   c->config.layout.pipeline, &lhi_methods[i]))
             return lhi_methods[i].name;
     return NULL;
 }
 
 /* Returns the candidate with the least bound over all partitions. */
-static lhi_candidate *least_bound(const mover *m)
+static lhi_candidate *least_bound(const partition_mover *m)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
@@ -487,8 +487,8 @@ static lhi_candidate *least_bound(const mover *m)
         const uint64_t passes = passes_of(c);
         if (!is_hopeless(m, c) && passes > LHI_FEW_PASSES &&
             passes * LEAST_SLOW <= SLOW_PASSES &&
-            (!best || c->floor.ns < best->floor.ns) &&
-            lhi_uneven_possible(m->s->job, &c->config, &m->s->options))
+            (!best || c->lower_bound.ns < best->lower_bound.ns) &&
+            lhi_layer_partition_has_alternatives(m->s->job, &c->config, &m->s->options))
             best = c;
     }
     return best;
@@ -497,39 +497,39 @@ static lhi_candidate *least_bound(const mover *m)
 /* Moves layers of the layout with the least bound under a slow method: it
  * determines the proven bound, and a slow method can be far better there than
  * those used so far: by 6 % with eight chunks on a device. */
-static lh_status move_slowly(mover *m, lh_error *err)
+static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
 {
     lhi_layout_search *s = m->s;
     lhi_candidate *c = least_bound(m);
     const char *method = c ? slow_method(m, c) : NULL;
-    if (!method || !s->complete || s->options.goal != LH_PLAN_FASTEST ||
+    if (!method || !s->complete || s->options.objective != LH_PLAN_FASTEST ||
         is_over(m))
         return LH_OK;
     const uint64_t most = SLOW_PASSES / passes_of(c);
-    lhi_uneven_slow how = {
+    lhi_layer_partition_slow_search how = {
         .method = method,
-        .most = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
-        .near_ns = s->best_value == INT64_MAX
+        .max_partitions = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
+        .start_limit_ns = s->best_value == INT64_MAX
                        ? INT64_MAX /* nothing works yet */
-                       : (int64_t)(CLOSE * (double)s->best_value),
-        .over = is_asked,
+                       : (int64_t)(CLOSE_RATIO * (double)s->best_value),
+        .should_stop = is_asked,
         .context = m};
     lhi_candidate moved = *c;
     int64_t ns = INT64_MAX;
-    LHI_TRY(lhi_uneven_search_slowly(s->job, &s->options, s->tried, &how,
+    LHI_TRY(lhi_layer_partition_search_slow_method(s->job, &s->options, s->evaluation_cache, &how,
                                      s->mem, &moved.config, &ns, err));
     if (ns >= s->best_value)
         return LH_OK;
-    moved.slowly = true;
+    moved.with_slow_methods = true;
     LHI_TRY(simulate(m, c, &moved, err));
-    note_best(m, c);
+    record_best(m, c);
     return LH_OK;
 }
 
-lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
+lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s, uint32_t candidate,
                                      uint64_t *passes, lh_error *err)
 {
-    mover m = {.s = s, .passes = *passes};
+    partition_mover m = {.s = s, .passes = *passes};
     lhi_candidate *c = &s->candidates[candidate];
     effort how = {c->config.layers, *passes / 2, true, false, true};
     lh_status status = LH_OK;
@@ -541,11 +541,11 @@ lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
     return status;
 }
 
-lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
+lh_status lhi_layout_search_move_layers(lhi_layout_search *s, lh_error *err)
 {
     if (s->options.partition == LH_PARTITION_EVEN)
         return LH_OK;
-    mover m = {.s = s, .passes = PASSES};
+    partition_mover m = {.s = s, .passes = PASSES};
     m.done = calloc(s->n + (size_t)1, sizeof *m.done);
     m.tried = calloc(s->n + (size_t)1, sizeof *m.tried);
     lh_status status =
@@ -553,16 +553,16 @@ lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
     if (status == LH_OK)
         status = move_others(&m, err);
     if (status == LH_OK)
-        status = move_near(&m, err);
+        status = move_neighbours(&m, err);
     const int64_t before = s->best_value;
     if (status == LH_OK)
-        status = try_layers_of_others(&m, err);
+        status = transfer_layers(&m, err);
     if (status == LH_OK && s->best_value < before) {
         memset(m.tried, 0, s->n * sizeof *m.tried);
-        status = move_near(&m, err);
+        status = move_neighbours(&m, err);
     }
     if (status == LH_OK)
-        status = move_slowly(&m, err);
+        status = move_under_slow_method(&m, err);
     free(m.done);
     free(m.tried);
     return status;

@@ -9,38 +9,38 @@
 
 /* --- cached bounds -------------------------------------------------------- */
 
-enum { FIRST_ROOM = 1 << 10, MOST_ROOM = 1 << 17 };
+enum { INITIAL_CAPACITY = 1 << 10, MAX_CAPACITY = 1 << 17 };
 
 /* A cached bound. */
 typedef struct bound {
     lhi_config config;
     lhi_level level; /* LHI_LEVEL_NONE: empty */
     bool refused;    /* no such layout */
-    lhi_floor floor;
+    lhi_lower_bound floor;
 } bound;
 
 /* Cache of bounds: a hash table. */
-struct lhi_bounded {
+struct lhi_bound_cache {
     bound *all;
     uint32_t n, room;
 };
 
-lh_status lhi_bounded_make(lhi_bounded **out, lh_error *err)
+lh_status lhi_bound_cache_make(lhi_bound_cache **out, lh_error *err)
 {
-    lhi_bounded *b = calloc(1, sizeof *b);
+    lhi_bound_cache *b = calloc(1, sizeof *b);
     if (!b)
         return lhi_fail_nomem(err);
-    b->all = calloc(FIRST_ROOM, sizeof *b->all);
+    b->all = calloc(INITIAL_CAPACITY, sizeof *b->all);
     if (!b->all) {
         free(b);
         return lhi_fail_nomem(err);
     }
-    b->room = FIRST_ROOM;
+    b->room = INITIAL_CAPACITY;
     *out = b;
     return LH_OK;
 }
 
-void lhi_bounded_free(lhi_bounded *bounded)
+void lhi_bound_cache_free(lhi_bound_cache *bounded)
 {
     if (!bounded)
         return;
@@ -49,7 +49,7 @@ void lhi_bounded_free(lhi_bounded *bounded)
 }
 
 /* Returns a configuration's cache entry. */
-static bound *bound_of(const lhi_bounded *b, lhi_level level,
+static bound *bound_of(const lhi_bound_cache *b, lhi_level level,
                        const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
@@ -73,19 +73,19 @@ static bound *bound_of(const lhi_bounded *b, lhi_level level,
     uint32_t at = (uint32_t)(hash >> 32) & (b->room - 1);
     while (b->all[at].level != LHI_LEVEL_NONE &&
            (b->all[at].level != level ||
-            !lhi_config_same(&b->all[at].config, config)))
+            !lhi_configs_are_equal(&b->all[at].config, config)))
         at = (at + 1) & (b->room - 1);
     return &b->all[at];
 }
 
 /* Ensures capacity; without memory, or at the maximum size, nothing more is
  * cached. */
-static bool make_room(lhi_bounded *b)
+static bool ensure_capacity(lhi_bound_cache *b)
 {
     if (2 * b->n < b->room)
         return true;
-    lhi_bounded more = {NULL, b->n, 2 * b->room};
-    if (b->room < MOST_ROOM)
+    lhi_bound_cache more = {NULL, b->n, 2 * b->room};
+    if (b->room < MAX_CAPACITY)
         more.all = calloc(more.room, sizeof *more.all);
     if (!more.all)
         return false;
@@ -98,7 +98,7 @@ static bool make_room(lhi_bounded *b)
 }
 
 /* Computes a bound, or finds it in the cache. */
-static lh_status find_bound(lhi_nearby *n, lhi_level level,
+static lh_status find_bound(lhi_neighbourhood *n, lhi_level level,
                             const lhi_config *config, bound *out, lh_error *err)
 {
     lh_error why = {0};
@@ -109,14 +109,14 @@ static lh_status find_bound(lhi_nearby *n, lhi_level level,
     }
     *out = (bound){.config = *config, .level = level};
     lh_status status =
-        lhi_floors_find(n->floors, level, config, &out->floor, &why);
-    out->refused = status != LH_OK && lhi_layout_refused(status);
+        lhi_bound_inputs_compute(n->floors, level, config, &out->floor, &why);
+    out->refused = status != LH_OK && lhi_layout_is_infeasible(status);
     if (status != LH_OK && !out->refused) {
         if (err)
             *err = why;
         return status;
     }
-    if (make_room(n->bounded)) {
+    if (ensure_capacity(n->bounded)) {
         *bound_of(n->bounded, level, config) = *out;
         n->bounded->n++;
     }
@@ -127,10 +127,10 @@ static lh_status find_bound(lhi_nearby *n, lhi_level level,
 
 /* A node of the space on the path to neighbours. */
 typedef struct step {
-    lhi_nearby *nearby;
+    lhi_neighbourhood *nearby;
     lhi_level level; /* level of the visited children */
     uint32_t changes;
-} step;
+} traversal;
 
 static bool is_same_group(const lh_layout *a, const lh_layout *b)
 {
@@ -152,7 +152,7 @@ static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
         a->data != b->data)
         return 0; /* no placement in common */
-    return a->outermost != b->outermost || !lhi_sites_same(a->sites, b->sites);
+    return a->outermost != b->outermost || !lhi_sites_are_equal(a->sites, b->sites);
 }
 
 static uint32_t changes_of_state(const lhi_config *a, const lhi_config *b)
@@ -207,7 +207,7 @@ static uint32_t changes_at(lhi_level level, const lhi_config *a,
 }
 
 /* Checks whether a configuration has the required value. */
-static bool has_value(const lhi_nearby *n, lhi_level level,
+static bool has_value(const lhi_neighbourhood *n, lhi_level level,
                       const lhi_config *config)
 {
     return n->dimension >= LHI_N_DIMENSIONS ||
@@ -216,7 +216,7 @@ static bool has_value(const lhi_nearby *n, lhi_level level,
 }
 
 /* Counts the changes for the required value, which is exempt. */
-static uint32_t changes_for_value(const lhi_nearby *n, lhi_level level,
+static uint32_t changes_for_value(const lhi_neighbourhood *n, lhi_level level,
                                   const lhi_config *config)
 {
     return n->dimension < LHI_N_DIMENSIONS &&
@@ -226,10 +226,10 @@ static uint32_t changes_for_value(const lhi_nearby *n, lhi_level level,
 }
 
 /* Visits a child if it is near enough and its bound is low enough. */
-static lh_status go_on(void *context, const lhi_config *config, lh_error *err)
+static lh_status visit_node(void *context, const lhi_config *config, lh_error *err)
 {
-    const step *s = context;
-    lhi_nearby *n = s->nearby;
+    const traversal *s = context;
+    lhi_neighbourhood *n = s->nearby;
     bound found;
     uint32_t changes = s->changes + changes_at(s->level, &n->from, config);
     uint32_t free = changes_for_value(n, s->level, config);
@@ -237,21 +237,21 @@ static lh_status go_on(void *context, const lhi_config *config, lh_error *err)
     if (changes > n->most_changes || !has_value(n, s->level, config))
         return LH_OK;
     LHI_TRY(find_bound(n, s->level, config, &found, err));
-    n->work += lhi_work_of_bound(s->level, n->space->job->n_datacenters);
-    if (found.refused || found.floor.kind == LHI_FLOOR_MEMORY ||
-        found.floor.ns >= n->below_ns)
+    n->work += lhi_estimate_bound_work(s->level, n->space->job->n_datacenters);
+    if (found.refused || found.floor.kind == LHI_BOUND_MEMORY ||
+        found.floor.ns >= n->limit_ns)
         return LH_OK;
-    if (s->level == LHI_LEVEL_WHOLE)
+    if (s->level == LHI_LEVEL_COMPLETE)
         return n->visit(n->context, config, &found.floor, err);
-    step next = {n, (lhi_level)(s->level + 1), changes};
-    return lhi_space_children(n->space, s->level, config, NULL, go_on, &next,
+    traversal next = {n, (lhi_level)(s->level + 1), changes};
+    return lhi_space_children(n->space, s->level, config, NULL, visit_node, &next,
                               err);
 }
 
-lh_status lhi_nearby_find(lhi_nearby *nearby, lh_error *err)
+lh_status lhi_neighbourhood_visit(lhi_neighbourhood *nearby, lh_error *err)
 {
     const lhi_config none = {0};
-    step first = {nearby, LHI_LEVEL_GROUP, 0};
-    return lhi_space_children(nearby->space, LHI_LEVEL_NONE, &none, NULL, go_on,
+    traversal first = {nearby, LHI_LEVEL_GROUP, 0};
+    return lhi_space_children(nearby->space, LHI_LEVEL_NONE, &none, NULL, visit_node,
                               &first, err);
 }

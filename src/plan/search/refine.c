@@ -21,40 +21,40 @@
 
 enum {
     EFFORT = 400000, /* default effort */
-    RUNNERS_UP = 3,  /* each with a share; the winner has the rest */
-    SHARE = 6,       /* an alternative's work: 1/WORK_DIVISOR */
+    MAX_ALTERNATIVES = 3,  /* each with a share; the winner has the rest */
+    WORK_DIVISOR = 6,       /* an alternative's work: 1/WORK_DIVISOR */
     HEADS = 3,       /* times as much: the best with other values */
-    GLANCES = 48,    /* other nearby results, */
-    GLANCE = 20,     /* each with 1/CLOSE_DIVISOR of the work, */
-    CLOSER = 6,      /* and the best of these again, with a share */
-    LOOKED = 256,
+    MAX_CLOSE = 48,    /* other nearby results, */
+    CLOSE_DIVISOR = 20,     /* each with 1/CLOSE_DIVISOR of the work, */
+    MAX_CLOSEST = 6,      /* and the best of these again, with a share */
+    MAX_SEARCHED = 256,
     MOST_OPS = 200000, /* passes: beyond this only the methods run */
-    MEMORY = 256 << 20 /* bytes for the solver's tables */
+    MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
 
 /* A searched pipeline; equal ones, such as the same stages with other replicas,
  * are not searched again in vain. */
-typedef struct looked {
+typedef struct searched {
     int64_t iteration_ns, lower_bound_ns;
     uint64_t effort;
     bool gained; /* improved, so equal ones may be searched too */
-} looked;
+} searched;
 
 /* Optimisation state. */
-typedef struct refiner {
+typedef struct refinement {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
     lh_plan *plan;
     bool stopped; /* by the caller */
     bool changed; /* another schedule or bound */
-    looked at[LOOKED];
+    searched at[MAX_SEARCHED];
     uint32_t n_looked;
-} refiner;
+} refinement;
 
 static bool watch(void *context, const lh_solve_progress *now)
 {
-    refiner *r = context;
+    refinement *r = context;
     (void)now;
     if (r->options->progress)
         r->stopped = r->options->progress(
@@ -78,12 +78,12 @@ static uint64_t passes_of(const lh_pipeline *p)
 /* --- one layout ---------------------------------------------------------- */
 
 /* Solves with FIFO messages: networks keep no other order. */
-static lh_status search(refiner *r, const lh_pipeline *p, uint64_t effort,
+static lh_status search(refinement *r, const lh_pipeline *p, uint64_t effort,
                         lh_solution *out, lh_error *err)
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = effort ? effort : 1,
-                          .memory = MEMORY,
+                          .memory = MAX_TABLE_BYTES,
                           .sub_blocks = r->options->sub_blocks,
                           .fifo = true,
                           .progress = watch,
@@ -110,7 +110,7 @@ static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
 
 /* Searches for a faster schedule: *schedule (unchanged if none), its result in
  * `c`, and the bound. */
-static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
+static lh_status improve(refinement *r, const lh_pipeline *p, uint64_t effort,
                          lh_choice *c, lh_schedule **schedule, char *why,
                          size_t room, lh_error *err)
 {
@@ -118,7 +118,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
     if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS ||
         lh_pipeline_offloads(p) || /* not supported by the solver */
-        !lhi_target_takes_orders(r->job->target, c->layout.pipeline))
+        !lhi_target_accepts_any_order(r->job->target, c->layout.pipeline))
         return LH_OK;
     LHI_TRY(search(r, p, effort, &s, err));
     if (s.bound_ns + after_ns > c->lower_bound_ns) {
@@ -145,7 +145,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
 }
 
 /* Returns the work limit of the solver. */
-static uint64_t effort_of(const refiner *r)
+static uint64_t effort_of(const refinement *r)
 {
     return r->options->effort ? r->options->effort : EFFORT;
 }
@@ -153,7 +153,7 @@ static uint64_t effort_of(const refiner *r)
 /* --- the winner ---------------------------------------------------------- */
 
 /* Inserts the row before the first one that it beats. */
-static lh_status add_method(refiner *r, const lh_choice *row, lh_error *err)
+static lh_status add_method(refinement *r, const lh_choice *row, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = LHI_NEW(r->mem, lh_choice, p->n_methods + (size_t)1);
@@ -172,7 +172,7 @@ static lh_status add_method(refiner *r, const lh_choice *row, lh_error *err)
 }
 
 /* Optimises the plan's own schedule. */
-static lh_status improve_best(refiner *r, uint64_t effort, char *why,
+static lh_status improve_best(refinement *r, uint64_t effort, char *why,
                               size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -190,7 +190,7 @@ static lh_status improve_best(refiner *r, uint64_t effort, char *why,
 /* --- alternatives -------------------------------------------------------- */
 
 /* Lists every method on a pipeline that became the plan's. */
-static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
+static lh_status list_methods(refinement *r, const lh_choice *like, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = LHI_NEW(r->mem, lh_choice, lh_n_methods());
@@ -206,7 +206,7 @@ static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
         lh_choice row = *like;
         row.layout.schedule = lh_method_name(m);
         row.why = "";
-        if (lh_method_is_choice(row.layout.schedule))
+        if (lh_method_is_auto(row.layout.schedule))
             continue;
         lh_status status = lh_method_run(row.layout.schedule, p->pipeline, &how,
                                          &schedule, NULL, &why);
@@ -234,19 +234,19 @@ static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
     return LH_OK;
 }
 
-static const char *percent_behind(refiner *r, const lh_choice *c)
+static const char *percent_behind(refinement *r, const lh_choice *c)
 {
     char text[120];
     snprintf(text, sizeof text,
              "%+.1f %%%s, after searching for its optimal schedule, too",
-             lhi_percent_behind(r->options, c, &r->plan->best),
-             r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "");
+             lhi_compute_percent_gap(r->options, c, &r->plan->best),
+             r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "");
     return lhi_arena_strdup(r->mem, text);
 }
 
 /* Alternative i is faster than the best: swaps them. */
-static lh_status take_over(refiner *r, lh_choice *list, uint32_t i,
-                           lhi_built *built, lh_schedule *schedule,
+static lh_status swap_with_best(refinement *r, lh_choice *list, uint32_t i,
+                           lhi_built_layout *built, lh_schedule *schedule,
                            lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -263,23 +263,23 @@ static lh_status take_over(refiner *r, lh_choice *list, uint32_t i,
 }
 
 /* Optimises one alternative; *won: it became the plan. */
-static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
+static lh_status improve_other(refinement *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
 {
-    lhi_config config = lhi_config_of(&list[i]);
-    lhi_built built;
+    lhi_config config = lhi_config_from_choice(&list[i]);
+    lhi_built_layout built;
     lh_schedule *schedule = NULL;
     LHI_TRY(lhi_layout_build(r->job, &config, &built, err));
     char its_why[160] = "";
     lh_status status = improve(r, built.pipeline, effort, &list[i], &schedule,
                                its_why, sizeof its_why, err);
     *won = status == LH_OK && schedule &&
-           lhi_value_of(r->options, &list[i]) <
-               lhi_value_of(r->options, &r->plan->best);
+           lhi_objective_value(r->options, &list[i]) <
+               lhi_objective_value(r->options, &r->plan->best);
     if (*won) {
         snprintf(why, room, "%s", its_why);
-        status = take_over(r, list, i, &built, schedule, err);
+        status = swap_with_best(r, list, i, &built, schedule, err);
     } else {
         lh_schedule_free(schedule);
         lh_pipeline_free(built.pipeline);
@@ -308,28 +308,28 @@ static const lh_choice *other_placement(const lh_plan *p)
 
 /* Optimises the other placement: methods are listed there too, and the solver
  * may beat all of them. */
-static lh_status improve_placement(refiner *r, char *why, size_t room,
+static lh_status improve_placement(refinement *r, char *why, size_t room,
                                    lh_error *err)
 {
     lh_plan *p = r->plan;
     const lh_choice *other = other_placement(p);
     if (!other || r->stopped ||
-        lhi_value_at(r->options, other, other->lower_bound_ns) >=
-            lhi_value_of(r->options, &p->best))
+        lhi_objective_value_at(r->options, other, other->lower_bound_ns) >=
+            lhi_objective_value(r->options, &p->best))
         return LH_OK;
     lh_choice there = *other, before = p->best;
     bool won;
     before.why = "";
-    LHI_TRY(improve_other(r, &there, 0, effort_of(r) / SHARE, &won, why, room,
+    LHI_TRY(improve_other(r, &there, 0, effort_of(r) / WORK_DIVISOR, &won, why, room,
                           err));
     if (won)
         return add_method(r, &before, err);
-    return lh_best_is_search(there.layout.schedule) ? add_method(r, &there, err)
+    return lh_scheduler_is_search(there.layout.schedule) ? add_method(r, &there, err)
                                                     : LH_OK;
 }
 
 /* Checks whether an equal pipeline was searched. */
-static bool was_looked_at(const refiner *r, const lh_choice *c, uint64_t effort)
+static bool was_searched(const refinement *r, const lh_choice *c, uint64_t effort)
 {
     for (uint32_t i = 0; i < r->n_looked; i++)
         if (r->at[i].iteration_ns == c->iteration_ns &&
@@ -340,31 +340,31 @@ static bool was_looked_at(const refiner *r, const lh_choice *c, uint64_t effort)
 }
 
 /* Records a searched pipeline. */
-static void note_look(refiner *r, const lh_choice *before, const lh_choice *c,
+static void record_search(refinement *r, const lh_choice *before, const lh_choice *c,
                       uint64_t effort)
 {
     const bool gained = c->iteration_ns < before->iteration_ns;
     const lh_choice *both[] = {before, c};
-    for (int i = 0; i < 2 && r->n_looked < LOOKED; i++)
+    for (int i = 0; i < 2 && r->n_looked < MAX_SEARCHED; i++)
         r->at[r->n_looked++] =
-            (looked){both[i]->iteration_ns, both[i]->lower_bound_ns, effort,
+            (searched){both[i]->iteration_ns, both[i]->lower_bound_ns, effort,
                      gained && i == 0};
 }
 
-static lh_status search_other(refiner *r, lh_choice *list, uint32_t i,
+static lh_status search_other(refinement *r, lh_choice *list, uint32_t i,
                               uint64_t effort, char *why, size_t room,
                               lh_error *err)
 {
     const lh_choice before = list[i];
     bool won;
     LHI_TRY(improve_other(r, list, i, effort, &won, why, room, err));
-    note_look(r, &before, won ? &r->plan->best : &list[i], effort);
+    record_search(r, &before, won ? &r->plan->best : &list[i], effort);
     return LH_OK;
 }
 
 /* Optimises alternatives; only simulated ones with a bound below the best can
  * still win. */
-static lh_status improve_others(refiner *r, char *why, size_t room,
+static lh_status improve_others(refinement *r, char *why, size_t room,
                                 lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -374,13 +374,13 @@ static lh_status improve_others(refiner *r, char *why, size_t room,
         return lhi_fail_nomem(err);
     if (p->n_alternatives)
         memcpy(list, p->alternatives, p->n_alternatives * sizeof *list);
-    for (uint32_t i = 0; i < p->n_alternatives && tried < RUNNERS_UP; i++) {
+    for (uint32_t i = 0; i < p->n_alternatives && tried < MAX_ALTERNATIVES; i++) {
         if (list[i].status != LH_CHOICE_OK || is_elastic(&list[i]) ||
             r->stopped ||
-            lhi_value_at(r->options, &list[i], list[i].lower_bound_ns) >=
-                lhi_value_of(r->options, &p->best))
+            lhi_objective_value_at(r->options, &list[i], list[i].lower_bound_ns) >=
+                lhi_objective_value(r->options, &p->best))
             continue;
-        LHI_TRY(search_other(r, list, i, effort_of(r) / SHARE, why, room, err));
+        LHI_TRY(search_other(r, list, i, effort_of(r) / WORK_DIVISOR, why, room, err));
         tried++;
     }
     lhi_sort_choices(r->options, list, p->n_alternatives);
@@ -390,30 +390,30 @@ static lh_status improve_others(refiner *r, char *why, size_t room,
 
 /* Alternatives within 6 %: the gain by the solver varies more between layouts
  * than the methods' times. */
-static const double NEAR = 1.06;
+static const double CLOSE_RATIO = 1.06;
 
 /* Checks whether an alternative may still win. */
-static bool may_win(const refiner *r, const lh_choice *c)
+static bool may_win(const refinement *r, const lh_choice *c)
 {
-    return lhi_value_at(r->options, c, c->lower_bound_ns) <
-           lhi_value_of(r->options, &r->plan->best);
+    return lhi_objective_value_at(r->options, c, c->lower_bound_ns) <
+           lhi_objective_value(r->options, &r->plan->best);
 }
 
 /* Searches alternative i unless it, or an equal one, was searched. */
-static lh_status look_at(refiner *r, lh_choice *list, uint32_t i,
+static lh_status search_alternative(refinement *r, lh_choice *list, uint32_t i,
                          uint64_t effort, bool *done, char *why, size_t room,
                          lh_error *err)
 {
     const lh_choice *c = &list[i];
     *done = c->status == LH_CHOICE_OK && !is_elastic(c) && !r->stopped &&
-            r->n_looked < LOOKED && !was_looked_at(r, c, effort);
+            r->n_looked < MAX_SEARCHED && !was_searched(r, c, effort);
     if (!*done)
         return LH_OK;
     return search_other(r, list, i, effort, why, room, err);
 }
 
 /* Searches the alternatives close to the best, first with little effort. */
-static lh_status look_at_near(refiner *r, uint32_t most, uint64_t effort,
+static lh_status search_close_alternatives(refinement *r, uint32_t most, uint64_t effort,
                               char *why, size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -422,9 +422,9 @@ static lh_status look_at_near(refiner *r, uint32_t most, uint64_t effort,
     for (uint32_t i = 0; i < p->n_alternatives && n < most; i++) {
         bool done = false;
         if (list[i].status == LH_CHOICE_OK &&
-            lhi_behind(r->options, &list[i], &p->best) <= NEAR - 1 &&
+            lhi_compute_relative_gap(r->options, &list[i], &p->best) <= CLOSE_RATIO - 1 &&
             may_win(r, &list[i]))
-            LHI_TRY(look_at(r, list, i, effort, &done, why, room, err));
+            LHI_TRY(search_alternative(r, list, i, effort, &done, why, room, err));
         n += done;
     }
     lhi_sort_choices(r->options, list, p->n_alternatives);
@@ -434,48 +434,48 @@ static lh_status look_at_near(refiner *r, uint32_t most, uint64_t effort,
 /* --- best with other values ----------------------------------------------- */
 
 /* Returns the best alternative that differs from the plan in dimension d. */
-static lh_choice *best_other(const refiner *r, lh_choice *list, lhi_dimension d)
+static lh_choice *best_other(const refinement *r, lh_choice *list, lhi_dimension d)
 {
     const lh_plan *p = r->plan;
-    lhi_config own = lhi_config_of(&p->best);
+    lhi_config own = lhi_config_from_choice(&p->best);
     lh_choice *best = NULL;
     for (uint32_t i = 0; i < p->n_alternatives; i++) {
-        lhi_config config = lhi_config_of(&list[i]);
+        lhi_config config = lhi_config_from_choice(&list[i]);
         if (list[i].status == LH_CHOICE_OK &&
             lhi_dimension_value(d, &config) != lhi_dimension_value(d, &own) &&
-            (!best || lhi_value_of(r->options, &list[i]) <
-                          lhi_value_of(r->options, best)))
+            (!best || lhi_objective_value(r->options, &list[i]) <
+                          lhi_objective_value(r->options, best)))
             best = &list[i];
     }
     return best;
 }
 
 /* Finds the alternative of a head. */
-static lh_choice *find_head(const refiner *r, lh_choice *list,
-                            const lhi_head *head)
+static lh_choice *find_alternative(const refinement *r, lh_choice *list,
+                            const lhi_best_with_value *head)
 {
     for (uint32_t i = 0; i < r->plan->n_alternatives; i++)
-        if (lhi_choice_same_pipeline(&list[i], &head->choice))
+        if (lhi_choices_share_pipeline(&list[i], &head->choice))
             return &list[i];
     return NULL;
 }
 
 /* Optimises the best alternative with each other value, and then all that may
  * still win. */
-static lh_status improve_heads(refiner *r, const lhi_heads *heads, char *why,
+static lh_status improve_best_per_value(refinement *r, const lhi_best_per_value *heads, char *why,
                                size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
-    uint64_t each = effort_of(r) / SHARE, left = HEADS * effort_of(r);
+    uint64_t each = effort_of(r) / WORK_DIVISOR, left = HEADS * effort_of(r);
     for (uint32_t i = 0; i < LHI_N_DIMENSIONS + heads->n && left > each; i++) {
         bool first = i < LHI_N_DIMENSIONS;
         lh_choice *c =
             first ? best_other(r, list, (lhi_dimension)i)
-                  : find_head(r, list, &heads->all[i - LHI_N_DIMENSIONS]);
+                  : find_alternative(r, list, &heads->all[i - LHI_N_DIMENSIONS]);
         bool done = false;
         if (c && (first || may_win(r, c)))
-            LHI_TRY(look_at(r, list, (uint32_t)(c - list), each, &done, why,
+            LHI_TRY(search_alternative(r, list, (uint32_t)(c - list), each, &done, why,
                             room, err));
         left -= done ? each : 0;
     }
@@ -484,24 +484,24 @@ static lh_status improve_heads(refiner *r, const lhi_heads *heads, char *why,
 }
 
 /* Optimises the best with other values within its share. */
-static lh_status improve_with_heads(refiner *r, const lhi_heads *heads,
+static lh_status improve_with_heads(refinement *r, const lhi_best_per_value *heads,
                                     char *why, size_t room, lh_error *err)
 {
     uint64_t effort = effort_of(r);
-    LHI_TRY(look_at_near(r, GLANCES, effort / GLANCE, why, room, err));
-    LHI_TRY(look_at_near(r, CLOSER, effort / SHARE, why, room, err));
-    return improve_heads(r, heads, why, room, err);
+    LHI_TRY(search_close_alternatives(r, MAX_CLOSE, effort / CLOSE_DIVISOR, why, room, err));
+    LHI_TRY(search_close_alternatives(r, MAX_CLOSEST, effort / WORK_DIVISOR, why, room, err));
+    return improve_best_per_value(r, heads, why, room, err);
 }
 
-lh_status lhi_refine_again(const lh_plan_options *options,
+lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
                            const lh_pipeline *pipeline, lh_schedule **out,
                            lh_error *err)
 {
     lh_plan_options alone = *options;
     alone.progress = NULL;
-    refiner r = {.options = &alone};
+    refinement r = {.options = &alone};
     lh_solution s = {0};
-    LHI_TRY(search(&r, pipeline, effort_of(&r) / SHARE, &s, err));
+    LHI_TRY(search(&r, pipeline, effort_of(&r) / WORK_DIVISOR, &s, err));
     *out = s.schedule;
     s.schedule = NULL;
     lh_solution_fini(&s);
@@ -510,31 +510,31 @@ lh_status lhi_refine_again(const lh_plan_options *options,
 
 /* --- plan ---------------------------------------------------------------- */
 
-static lh_status say_why(refiner *r, const char *limit, lh_error *err)
+static lh_status format_gap_text(refinement *r, const char *limit, lh_error *err)
 {
     lh_plan *p = r->plan;
-    char standing[LHI_STANDING_TEXT], text[3 * LHI_STANDING_TEXT];
+    char standing[LHI_OPTIMALITY_TEXT], text[3 * LHI_OPTIMALITY_TEXT];
     char schedule[LHI_SCHEDULE_TEXT];
     double gap =
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
-    lhi_plan_standing(p, r->options, standing, sizeof standing);
-    lhi_schedule_standing(gap, schedule, sizeof schedule);
+    lhi_format_plan_optimality(p, r->options, standing, sizeof standing);
+    lhi_format_schedule_optimality(gap, schedule, sizeof schedule);
     snprintf(text, sizeof text, "%s; %s (%s)", standing, schedule, limit);
     p->best.why = lhi_arena_strdup(r->mem, text);
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* Updates comparisons, because the plan may have improved since. */
-static lh_status compare_again(refiner *r, lh_error *err)
+static lh_status compare_again(refinement *r, lh_error *err)
 {
     lh_plan *p = r->plan;
     for (uint32_t i = 0; i < p->n_alternatives; i++) {
         lh_choice *c = (lh_choice *)&p->alternatives[i];
         if (c->status != LH_CHOICE_OK || is_elastic(c))
             continue;
-        c->why = lh_best_is_search(c->layout.schedule)
+        c->why = lh_scheduler_is_search(c->layout.schedule)
                      ? percent_behind(r, c)
-                     : lhi_why_behind(r->options, c, &p->best, r->mem);
+                     : lhi_format_gap(r->options, c, &p->best, r->mem);
         if (!c->why)
             return lhi_fail_nomem(err);
     }
@@ -542,16 +542,16 @@ static lh_status compare_again(refiner *r, lh_error *err)
 }
 
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
-                          const lhi_heads *heads, lhi_arena *mem, lh_plan *plan,
+                          const lhi_best_per_value *heads, lhi_arena *mem, lh_plan *plan,
                           lh_error *err)
 {
-    refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
+    refinement r = {.job = job, .options = options, .mem = mem, .plan = plan};
     char why[160] = "";
     if (options->no_optimal || options->quick ||
-        !lhi_target_takes_orders(job->target, 0) ||
-        lhi_schedule_asked(job) == LHI_ASKED_METHOD)
+        !lhi_target_accepts_any_order(job->target, 0) ||
+        lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return LH_OK;
-    uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);
+    uint64_t rest = effort_of(&r) - MAX_ALTERNATIVES * (effort_of(&r) / WORK_DIVISOR);
     if (!is_elastic(&plan->best))
         LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
     if (!is_elastic(&plan->best))
@@ -564,5 +564,5 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
         return LH_OK;
     lh_bound bound;
     LHI_TRY(lh_lower_bound(plan->pipeline, &bound, err));
-    return say_why(&r, why[0] ? why : bound.text, err);
+    return format_gap_text(&r, why[0] ? why : bound.text, err);
 }

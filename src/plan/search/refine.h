@@ -10,12 +10,12 @@
  * also for the best with other values. The caller frees the plan's pipeline and
  * schedule, on failure too; lists are in `mem`. */
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
-                          const lhi_heads *heads, lhi_arena *mem, lh_plan *plan,
+                          const lhi_best_per_value *heads, lhi_arena *mem, lh_plan *plan,
                           lh_error *err);
 
 /* Repeats the search for an alternative's schedule on this pipeline; *out is
  * NULL if it finds none. */
-lh_status lhi_refine_again(const lh_plan_options *options,
+lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
                            const lh_pipeline *pipeline, lh_schedule **out,
                            lh_error *err);
 

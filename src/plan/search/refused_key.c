@@ -64,7 +64,7 @@ static const char *key_name(key which)
 
 /* Clears one key of the job; its old value goes to `value` ("": a list).
  * Returns false if it was not set. */
-static bool leave_open(lh_job *job, key which, char value[KEY_TEXT])
+static bool clear_key(lh_job *job, key which, char value[KEY_TEXT])
 {
     lh_layout *l = &job->layout;
     lh_training *t = &job->training;
@@ -105,18 +105,18 @@ static bool leave_open(lh_job *job, key which, char value[KEY_TEXT])
     return was;
 }
 
-lh_status lhi_layout_search_any(const lhi_layout_search *s, const lh_job *job,
+lh_status lhi_layout_search_has_any(const lhi_layout_search *s, const lh_job *job,
                                 lhi_config *at, bool *found, lh_error *err)
 {
     lhi_layout_search any = {.job = job,
                              .options = s->options,
                              .mem = s->mem,
-                             .glance_only = true,
+                             .candidates_only = true,
                              .workers = s->workers};
     any.options.quick = true;
-    lh_status status = lhi_layout_search_branch(&any, err);
+    lh_status status = lhi_layout_search_branch_and_bound(&any, err);
     const lhi_candidate *best =
-        status == LH_OK ? lhi_layout_search_best(&any) : NULL;
+        status == LH_OK ? lhi_layout_search_find_best(&any) : NULL;
     *found = best != NULL;
     if (best)
         *at = best->config;
@@ -124,8 +124,8 @@ lh_status lhi_layout_search_any(const lhi_layout_search *s, const lh_job *job,
     return status;
 }
 
-lh_status lhi_refused_key(const lhi_layout_search *s,
-                          char text[LHI_REFUSED_KEY_TEXT], lh_error *err)
+lh_status lhi_find_infeasible_key(const lhi_layout_search *s,
+                          char text[LHI_INFEASIBLE_KEY_TEXT], lh_error *err)
 {
     text[0] = '\0';
     for (int k = 0; k < N_KEYS && !text[0]; k++) {
@@ -133,12 +133,12 @@ lh_status lhi_refused_key(const lhi_layout_search *s,
         lhi_config at;
         char value[KEY_TEXT];
         bool found;
-        if (!leave_open(&job, (key)k, value))
+        if (!clear_key(&job, (key)k, value))
             continue;
-        LHI_TRY(lhi_layout_search_any(s, &job, &at, &found, err));
+        LHI_TRY(lhi_layout_search_has_any(s, &job, &at, &found, err));
         const lh_layout *l = &at.layout;
         if (found)
-            snprintf(text, LHI_REFUSED_KEY_TEXT,
+            snprintf(text, LHI_INFEASIBLE_KEY_TEXT,
                      "; without %s%s one works (tensor %" PRIu32
                      ", pipeline %" PRIu32 ", data %" PRIu32 ")",
                      key_name((key)k), value, l->tensor, l->pipeline, l->data);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Values printed as 0.0 % are omitted. */
-static const double LEAST_SAID = 0.0005;
+static const double MIN_PRINTED_SHARE = 0.0005;
 
 /* The bound of built layouts, besides those of lhi_bound_kind_name(). */
 #define OWN_PIPELINE "pipeline"
@@ -55,20 +55,20 @@ static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
 /* Reports missing memory: for the built layouts, and the closest one by its
  * bound if that is complete. The missing bytes with these layers are often many
  * times its bound. */
-static lh_status refuse_memory(lhi_layout_search *s, lh_error *err)
+static lh_status fail_memory(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = nearest_to_fit(s);
     const bool none_built = !c;
     lhi_candidate closest = {.config = s->closest};
-    char missing[LHI_AMOUNT_TEXT], least[LHI_AMOUNT_TEXT];
+    char missing[LHI_FORMAT_BYTES_SIZE], least[LHI_FORMAT_BYTES_SIZE];
     char at_least[ADVICE_TEXT] = "", advice[ADVICE_TEXT];
     memory_advice(s->job, advice);
-    if (s->closest_floor.missing && s->closest_whole) {
-        LHI_TRY(lhi_candidate_bound(s, &closest, err));
+    if (s->closest_floor.missing && s->closest_is_complete) {
+        LHI_TRY(lhi_candidate_compute_bound(s, &closest, err));
         if (closest.missing > 0 && (!c || closest.missing < c->missing))
             c = &closest;
     }
-    lhi_amount_text(s->closest_floor.missing, least);
+    lhi_format_bytes(s->closest_floor.missing, least);
     const lh_layout *l = c ? &c->config.layout : &s->closest.layout;
     const lh_datacenter *dc = &s->job->datacenters[s->closest_floor.missing_in];
     if (c && none_built && s->closest_floor.missing < c->missing)
@@ -83,7 +83,7 @@ static lh_status refuse_memory(lhi_layout_search *s, lh_error *err)
                         "%" PRIu32 " has%s; %s",
                         s->job->name, l->tensor, l->pipeline, l->data,
                         l->micro_batch, lh_recompute_name(c->config.recompute),
-                        lhi_amount_text(c->missing, missing), c->missing_on,
+                        lhi_format_bytes(c->missing, missing), c->missing_on,
                         at_least, advice);
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no layout fits in memory; the closest (tensor "
@@ -96,7 +96,7 @@ static lh_status refuse_memory(lhi_layout_search *s, lh_error *err)
                     least, dc->gpu.name, dc->name, advice);
 }
 
-static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
+static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
 {
     const char *why = s->first_refusal.text;
     return lhi_fail(err, LH_EINFEASIBLE,
@@ -107,7 +107,7 @@ static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
 
 /* Returns a layout with a reason from its schedules: missing memory if any has
  * that, because the method applies there. NULL: none. */
-static const lhi_candidate *with_reason(const lhi_layout_search *s)
+static const lhi_candidate *find_layout_with_reason(const lhi_layout_search *s)
 {
     const lhi_candidate *first = NULL;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -123,14 +123,14 @@ static const lhi_candidate *with_reason(const lhi_layout_search *s)
 
 /* Checks whether degrees fit but no placement for them exists; memory may have
  * pruned layouts before a placement was tried. */
-static bool is_nowhere_mixed(const lhi_layout_search *s)
+static bool lacks_mixed_placement(const lhi_layout_search *s)
 {
     const lh_layout *l = &s->job->layout;
     return l->outermost == LH_OUTERMOST_MIXED && !l->sites && s->n == 0 &&
            s->first_refusal.text[0];
 }
 
-static lh_status refuse_mixed(const lhi_layout_search *s, lh_error *err)
+static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
 {
     return lhi_fail(
         err, LH_EINFEASIBLE,
@@ -144,17 +144,17 @@ static lh_status refuse_mixed(const lhi_layout_search *s, lh_error *err)
 
 /* Checks whether the job works without job->target; *at is then the best found.
  */
-static lh_status find_untaken(const lhi_layout_search *s, lhi_config *at,
+static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
                               bool *found, lh_error *err)
 {
     lh_job job = *s->job;
     job.target = LH_TARGET_ANY;
-    return lhi_layout_search_any(s, &job, at, found, err);
+    return lhi_layout_search_has_any(s, &job, at, found, err);
 }
 
 /* Reports the target's rule if something works without it, even if memory
  * pruned other layouts; LH_OK: the target is not the reason. */
-static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
+static lh_status fail_target(lhi_layout_search *s, lh_error *err)
 {
     const lh_target target = s->job->target;
     lhi_config config;
@@ -164,13 +164,13 @@ static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
     char advice[ADVICE_TEXT] = "";
     if (target == LH_TARGET_ANY)
         return LH_OK;
-    LHI_TRY(find_untaken(s, &config, &found, err));
+    LHI_TRY(find_without_target(s, &config, &found, err));
     for (int k = LHI_LEVEL_GROUP;
-         found && status == LH_OK && k <= LHI_LEVEL_WHOLE; k++)
+         found && status == LH_OK && k <= LHI_LEVEL_COMPLETE; k++)
         status = lhi_target_check(target, s->job, (lhi_level)k, &config, &why);
     if (status == LH_OK)
         return LH_OK;
-    if ((s->closest_floor.missing && s->closest_whole) || nearest_to_fit(s))
+    if ((s->closest_floor.missing && s->closest_is_complete) || nearest_to_fit(s))
         memory_advice(s->job, advice);
     const lh_layout *l = &config.layout;
     return lhi_fail(err, LH_EINFEASIBLE,
@@ -179,7 +179,7 @@ static lh_status refuse_target(lhi_layout_search *s, lh_error *err)
                     ", data %" PRIu32 "): %s%s%s",
                     s->job->name,
                     s->closest_floor.missing ? " that fits in memory" : "",
-                    lhi_target_shown(target), l->tensor, l->pipeline, l->data,
+                    lhi_target_display_name(target), l->tensor, l->pipeline, l->data,
                     why.text, *advice ? "; or " : "", advice);
 }
 
@@ -194,9 +194,9 @@ static bool has_too_many_chunks(const lh_job *job)
 }
 
 /* Nothing works: reports the layout that comes closest. */
-static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
+static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
 {
-    const lhi_candidate *c = with_reason(s);
+    const lhi_candidate *c = find_layout_with_reason(s);
     if (c)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: no schedule works with the layouts that fit "
@@ -205,8 +205,8 @@ static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
                         s->job->name, c->config.layout.tensor,
                         c->config.layout.pipeline, c->config.layout.data,
                         c->config.layout.micro_batch, c->choice.why);
-    if (is_nowhere_mixed(s))
-        return refuse_mixed(s, err);
+    if (lacks_mixed_placement(s))
+        return fail_mixed(s, err);
     if (has_too_many_chunks(s->job))
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: no layout has layers for all of its chunks: %s "
@@ -214,11 +214,11 @@ static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
                         s->job->name, s->job->model->name,
                         s->job->model->layers);
     if (s->closest_floor.missing || nearest_to_fit(s)) {
-        LHI_TRY(refuse_target(s, err));
-        return refuse_memory(s, err);
+        LHI_TRY(fail_target(s, err));
+        return fail_memory(s, err);
     }
     if (s->options.partition == LH_PARTITION_MONTE_CARLO)
-        return refuse_drawn(s, err);
+        return fail_monte_carlo(s, err);
     if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: every layout has more than %d microbatches; give "
@@ -235,13 +235,13 @@ static lh_status refuse_all(lhi_layout_search *s, lh_error *err)
 }
 
 /* The same, with the one key of the job that prevents it. */
-static lh_status refuse(lhi_layout_search *s, lh_error *err)
+static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
 {
-    char key[LHI_REFUSED_KEY_TEXT] = "";
+    char key[LHI_INFEASIBLE_KEY_TEXT] = "";
     lh_error why = {0};
-    if (!s->asked && s->options.partition != LH_PARTITION_MONTE_CARLO)
-        LHI_TRY(lhi_refused_key(s, key, err));
-    lh_status status = refuse_all(s, &why);
+    if (!s->cancelled && s->options.partition != LH_PARTITION_MONTE_CARLO)
+        LHI_TRY(lhi_find_infeasible_key(s, key, err));
+    lh_status status = fail_infeasible(s, &why);
     return lhi_fail(err, status, "%s%s", why.text, key);
 }
 
@@ -249,51 +249,51 @@ static lh_status refuse(lhi_layout_search *s, lh_error *err)
  * evaluated under every method. Later results may have pruned it. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
-    bool cost = s->options.goal == LH_PLAN_CHEAPEST;
-    return c->open && !c->thorough && (cost || c->bound_ns < s->best_ns);
+    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
+    return c->open && !c->fully_evaluated && (cost || c->bound_ns < s->best_ns);
 }
 
 /* Checks whether its only evaluated method failed; others were not tried. */
 static bool is_refused_once(const lhi_candidate *c)
 {
-    return c->simulated && !c->thorough && c->choice.status != LH_CHOICE_OK;
+    return c->simulated && !c->fully_evaluated && c->choice.status != LH_CHOICE_OK;
 }
 
-const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
+const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem)
 {
     char text[160];
-    const lh_plan_options fastest = {.goal = LH_PLAN_FASTEST};
-    double slower = lhi_percent_behind(&fastest, o, best);
+    const lh_plan_options fastest = {.objective = LH_PLAN_FASTEST};
+    double slower = lhi_compute_percent_gap(&fastest, o, best);
     double idle = (double)o->makespan_ns * o->bubble_ratio;
     double best_idle = (double)best->makespan_ns * best->bubble_ratio;
     double work =
         (double)o->makespan_ns - idle - ((double)best->makespan_ns - best_idle);
-    if (options->goal == LH_PLAN_CHEAPEST)
+    if (options->objective == LH_PLAN_CHEAPEST)
         snprintf(text, sizeof text,
                  "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
-                 lhi_percent_behind(options, o, best), slower,
+                 lhi_compute_percent_gap(options, o, best), slower,
                  o->cost ? o->cost->gpus : 0);
     else
         snprintf(text, sizeof text,
                  "%+.1f %%: work %+.3f s, waiting %+.3f s per device", slower,
-                 lhi_shown(work / 1e9, 3),
-                 lhi_shown((idle - best_idle) / 1e9, 3));
+                 lhi_drop_negative_zero(work / 1e9, 3),
+                 lhi_drop_negative_zero((idle - best_idle) / 1e9, 3));
     return lhi_arena_strdup(mem, text);
 }
 
 /* Formats why an evaluated layout is not the best. */
-static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
+static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
                             const lh_choice *best)
 {
     char text[320];
     const lh_choice *o = &c->choice;
-    bool cost = s->options.goal == LH_PLAN_CHEAPEST;
+    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
     double ahead =
         100.0 * ((double)best->iteration_ns / (double)c->bound_ns - 1);
     bool simulated = c->simulated && !is_refused_once(c);
     if (simulated && o->status == LH_CHOICE_OK)
-        return lhi_why_behind(&s->options, o, best, s->mem);
+        return lhi_format_gap(&s->options, o, best, s->mem);
     if (!simulated && is_open(s, c) && !cost && ahead > 0) {
         snprintf(text, sizeof text,
                  "not simulated when the search ended; at most %.1f %% faster "
@@ -320,15 +320,15 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
 
 /* Checks whether the list has the same layout on other sites with the same
  * time. */
-static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
+static bool is_equivalent_listed(const lh_choice *list, uint32_t n, const lhi_candidate *c)
 {
     for (uint32_t i = 0; c->simulated && i < n; i++) {
         if (list[i].iteration_ns != c->choice.iteration_ns)
             continue;
-        lhi_config listed = lhi_config_of(&list[i]);
+        lhi_config listed = lhi_config_from_choice(&list[i]);
         listed.layout.sites = c->config.layout.sites;
         listed.layout.outermost = c->config.layout.outermost;
-        if (lhi_config_same(&listed, &c->config))
+        if (lhi_configs_are_equal(&listed, &c->config))
             return true;
     }
     return false;
@@ -340,7 +340,7 @@ static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
 {
     lhi_config there = best->config;
     there.placement = c->config.placement;
-    return c != best && lhi_config_same(&there, &c->config);
+    return c != best && lhi_configs_are_equal(&there, &c->config);
 }
 
 /* Lists the alternatives. `first` is the plan's choice, and faster than `best`
@@ -358,16 +358,16 @@ static lh_status list_alternatives(lhi_layout_search *s,
         lhi_candidate *c = &s->candidates[i];
         bool won = c == best && first == &best->choice;
         if (won || c->bound_ns == INT64_MAX || is_listed(best, c) ||
-            is_twin(list, plan->n_alternatives, c) || is_twin(first, 1, c))
+            is_equivalent_listed(list, plan->n_alternatives, c) || is_equivalent_listed(first, 1, c))
             continue;
         lh_choice *o = &list[plan->n_alternatives];
         if (c->simulated && !is_refused_once(c)) {
             *o = c->choice;
         } else {
-            *o = lhi_candidate_choice(c, NULL);
+            *o = lhi_candidate_make_choice(c, NULL);
             o->status = LH_CHOICE_BOUNDED;
         }
-        o->why = why_lost(s, c, first);
+        o->why = format_loss(s, c, first);
         if (!o->why)
             return lhi_fail_nomem(err);
         plan->n_alternatives++;
@@ -381,7 +381,7 @@ static lh_status list_alternatives(lhi_layout_search *s,
 
 /* Checks whether the plan's current choice stays: as good as the best method of
  * `again`. At equality the placement `found` by the search wins. */
-static bool stays(const lhi_layout_search *s, const lh_plan *plan,
+static bool keeps_current(const lhi_layout_search *s, const lh_plan *plan,
                   const lhi_candidate *best, const lhi_candidate *again,
                   lh_placement found)
 {
@@ -392,8 +392,8 @@ static bool stays(const lhi_layout_search *s, const lh_plan *plan,
                again->config.placement != found;
     if (best->choice.status != LH_CHOICE_OK)
         return false;
-    int64_t has = lhi_value_of(&s->options, &best->choice);
-    int64_t gets = lhi_value_of(&s->options, &again->choice);
+    int64_t has = lhi_objective_value(&s->options, &best->choice);
+    int64_t gets = lhi_objective_value(&s->options, &again->choice);
     return again->config.placement == found ? gets > has : gets >= has;
 }
 
@@ -409,7 +409,7 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
         return lhi_fail_nomem(err);
     const lhi_candidate found = best ? *best : (lhi_candidate){0};
     for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {
-        lhi_built built;
+        lhi_built_layout built;
         lh_schedule *schedule;
         lhi_candidate again = found;
         bool other = (lh_placement)p != found.config.placement;
@@ -422,12 +422,12 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
         LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
         schedule = NULL;
         lh_status status =
-            other ? lhi_candidate_bound_built(&again, &built, err) : LH_OK;
+            other ? lhi_candidate_compute_bound_built(&again, &built, err) : LH_OK;
         if (status == LH_OK)
-            status = lhi_candidate_methods(s, &again, &built, &schedule, list,
+            status = lhi_candidate_run_methods(s, &again, &built, &schedule, list,
                                            &plan->n_methods, err);
         if (status == LH_OK &&
-            !stays(s, plan, best, &again, found.config.placement)) {
+            !keeps_current(s, plan, best, &again, found.config.placement)) {
             *best = again;
             lh_pipeline_free((lh_pipeline *)plan->pipeline);
             lh_schedule_free((lh_schedule *)plan->schedule);
@@ -452,7 +452,7 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
  * communication in every pass is then not listed. */
 static bool is_elastic_alone(const lhi_layout_search *s)
 {
-    return (lhi_elastic_alone(s->job) || s->elastic.published) &&
+    return (lhi_elastic_is_required(s->job) || s->elastic.published) &&
            s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
@@ -461,7 +461,7 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
 {
     const lh_choice *won = &s->elastic.rows[0];
-    char standing[LHI_STANDING_TEXT], why[2 * LHI_ELASTIC_WHY];
+    char standing[LHI_OPTIMALITY_TEXT], why[2 * LHI_ELASTIC_WHY];
     lh_pipeline_free((lh_pipeline *)plan->pipeline);
     lh_schedule_free((lh_schedule *)plan->schedule);
     lhi_elastic_result *best = &s->elastic.results[0];
@@ -472,16 +472,16 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     plan->cost_source = lh_cost_source_name(best->built.source);
     const lh_choice other = plan->best;
     plan->best = *won;
-    plan->search_bound_ns = lhi_least(plan->search_bound_ns, won->iteration_ns);
-    double ahead = 100 * lhi_behind(&s->options, &other, won);
+    plan->search_bound_ns = lhi_min_int64(plan->search_bound_ns, won->iteration_ns);
+    double ahead = 100 * lhi_compute_relative_gap(&s->options, &other, won);
     const char *better =
-        s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
-    lhi_plan_standing(plan, &s->options, standing, sizeof standing);
+        s->options.objective == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
+    lhi_format_plan_optimality(plan, &s->options, standing, sizeof standing);
     if (s->elastic.published)
         snprintf(why, sizeof why, "%s", won->why);
     else if (is_elastic_alone(s))
         snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
-    else if (other.iteration_ns > 0 && ahead < 100 * LEAST_SAID)
+    else if (other.iteration_ns > 0 && ahead < 100 * MIN_PRINTED_SHARE)
         snprintf(why, sizeof why,
                  "%s; as good as the best plan that is not elastic: %s",
                  standing, won->why);
@@ -496,20 +496,20 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-static uint32_t at_most(uint64_t n)
+static uint32_t clamp_to_uint32(uint64_t n)
 {
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 static void count(const lhi_layout_search *s, lh_plan *plan)
 {
-    uint64_t bounded = 0, left = s->n_left, simulated = s->n_simulated;
-    for (int k = 0; k < LHI_N_FLOORS; k++)
+    uint64_t bounded = 0, left = s->n_unexplored, simulated = s->n_simulated;
+    for (int k = 0; k < LHI_N_BOUND_KINDS; k++)
         bounded += s->pruned[k];
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
         bool open = is_open(s, c), once = is_refused_once(c);
-        if (c->dived)
+        if (c->from_local_search)
             continue;
         left += open;
         if (c->simulated)
@@ -517,15 +517,15 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
         if (once || (!c->simulated && c->bound_ns < INT64_MAX))
             bounded += !open;
     }
-    plan->n_layouts = at_most(s->n_memory + bounded + simulated + left);
-    plan->n_left = at_most(left);
-    plan->n_memory = at_most(s->n_memory);
-    plan->n_bounded = at_most(bounded);
-    plan->n_simulated = at_most(simulated);
-    plan->n_unsupported = at_most(s->n_unsupported);
-    plan->n_dropped = at_most(s->n_dropped);
-    plan->n_elastic = at_most(s->n_elastic);
-    plan->n_elastic_left = at_most(s->n_elastic_left);
+    plan->n_layouts = clamp_to_uint32(s->n_memory + bounded + simulated + left);
+    plan->n_unexplored = clamp_to_uint32(left);
+    plan->n_memory = clamp_to_uint32(s->n_memory);
+    plan->n_bounded = clamp_to_uint32(bounded);
+    plan->n_simulated = clamp_to_uint32(simulated);
+    plan->n_unsupported = clamp_to_uint32(s->n_unsupported);
+    plan->n_dropped = clamp_to_uint32(s->n_dropped);
+    plan->n_elastic = clamp_to_uint32(s->n_elastic);
+    plan->n_elastic_unexplored = clamp_to_uint32(s->n_elastic_left);
     plan->search_bound_ns = s->proven_ns;
     plan->search_bound_usd = s->proven_usd;
 }
@@ -533,8 +533,8 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
 void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
 {
     /* A cheaper plan may be slower: whether it was left is unknown here. */
-    bool cost = plan->goal == LH_PLAN_CHEAPEST;
-    if (plan->n_left > 0 && (cost || bound_ns < plan->best.iteration_ns))
+    bool cost = plan->objective == LH_PLAN_CHEAPEST;
+    if (plan->n_unexplored > 0 && (cost || bound_ns < plan->best.iteration_ns))
         return;
     lh_plan_pruned *last =
         plan->n_pruned ? (lh_plan_pruned *)&plan->pruned[plan->n_pruned - 1]
@@ -552,14 +552,14 @@ void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
 static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                              lh_error *err)
 {
-    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_FLOORS + 1);
+    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_BOUND_KINDS + 1);
     uint64_t others = plan->n_bounded;
     if (!list)
         return lhi_fail_nomem(err);
-    for (int k = 0; k < LHI_N_FLOORS; k++)
+    for (int k = 0; k < LHI_N_BOUND_KINDS; k++)
         if (s->pruned[k]) {
             list[plan->n_pruned++] = (lh_plan_pruned){
-                lhi_floor_name((lhi_floor_kind)k), s->pruned[k]};
+                lhi_bound_kind_name((lhi_bound_kind)k), s->pruned[k]};
             others -= s->pruned[k] < others ? s->pruned[k] : others;
         }
     if (others)
@@ -577,10 +577,10 @@ static const char *layouts_text(uint32_t n, char text[LAYOUTS_TEXT])
     return text;
 }
 
-void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
+void lhi_format_plan_optimality(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size)
 {
-    bool cost = options->goal == LH_PLAN_CHEAPEST;
+    bool cost = options->objective == LH_PLAN_CHEAPEST;
     const char *best = cost ? "cheapest" : "fastest";
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
     char more[80] = "", in_time[60] = "", left[80];
@@ -591,24 +591,24 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                  options->seconds);
     /* Values printed as 0.0 % are rounding. */
     double faster = bound > 0 ? (double)ns / (double)bound - 1 : 0;
-    if (faster >= LEAST_SAID && !cost)
+    if (faster >= MIN_PRINTED_SHARE && !cost)
         snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
                  100 * faster);
-    if (cost && lh_plan_cheaper(plan) >= LEAST_SAID)
+    if (cost && lh_plan_cost_gap(plan) >= MIN_PRINTED_SHARE)
         snprintf(more, sizeof more, "; at most %.1f %% cheaper is possible",
-                 100 * lh_plan_cheaper(plan));
-    if (plan->n_elastic_left == 0)
-        layouts_text(plan->n_left, left);
-    else if (plan->n_left == 0)
+                 100 * lh_plan_cost_gap(plan));
+    if (plan->n_elastic_unexplored == 0)
+        layouts_text(plan->n_unexplored, left);
+    else if (plan->n_unexplored == 0)
         snprintf(left, sizeof left, "elastic plans on %s",
-                 layouts_text(plan->n_elastic_left, some));
+                 layouts_text(plan->n_elastic_unexplored, some));
     else
         snprintf(left, sizeof left, "%s and elastic plans on %" PRIu32,
-                 layouts_text(plan->n_left, some), plan->n_elastic_left);
+                 layouts_text(plan->n_unexplored, some), plan->n_elastic_unexplored);
     if (bound == 0)
         snprintf(text, size, "the %s of %s that %s drawn", best, all,
                  plan->n_layouts == 1 ? "was" : "were");
-    else if (plan->n_left || plan->n_elastic_left)
+    else if (plan->n_unexplored || plan->n_elastic_unexplored)
         snprintf(text, size, "%s found%s; %s not looked at%s",
                  cost ? "cheapest" : "best", in_time, left, more);
     else if (*more)
@@ -620,11 +620,11 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
         snprintf(text, size, "the %s of %s under every schedule", best, all);
 }
 
-void lhi_schedule_standing(double gap, char *text, size_t size)
+void lhi_format_schedule_optimality(double gap, char *text, size_t size)
 {
     if (gap <= 0)
         snprintf(text, size, "no schedule of this layout is faster");
-    else if (gap < LEAST_SAID)
+    else if (gap < MIN_PRINTED_SHARE)
         snprintf(text, size, "no schedule of this layout is 0.1 %% faster");
     else
         snprintf(text, size,
@@ -632,31 +632,31 @@ void lhi_schedule_standing(double gap, char *text, size_t size)
                  100 * gap);
 }
 
-lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
+lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
                                    lh_error *err)
 {
     lhi_candidate *best =
-        is_elastic_alone(s) ? NULL : lhi_layout_search_best(s);
+        is_elastic_alone(s) ? NULL : lhi_layout_search_find_best(s);
     if (!best && !s->elastic.n_rows)
-        return refuse(s, err);
+        return fail_with_key(s, err);
     count(s, plan);
     LHI_TRY(list_pruned(s, plan, err));
     LHI_TRY(list_methods(s, best, plan, err));
     if (!best)
         return finish_elastic(s, plan, err);
     bool elastic =
-        s->elastic.n_rows && lhi_value_of(&s->options, &s->elastic.rows[0]) <
-                                 lhi_value_of(&s->options, &best->choice);
+        s->elastic.n_rows && lhi_objective_value(&s->options, &s->elastic.rows[0]) <
+                                 lhi_objective_value(&s->options, &best->choice);
     LHI_TRY(list_alternatives(
         s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
     plan->best = best->choice;
-    char standing[LHI_STANDING_TEXT], why[3 * LHI_STANDING_TEXT];
+    char standing[LHI_OPTIMALITY_TEXT], why[3 * LHI_OPTIMALITY_TEXT];
     double gap = (double)best->choice.iteration_ns /
                      (double)best->choice.lower_bound_ns -
                  1;
-    lhi_plan_standing(plan, &s->options, standing, sizeof standing);
+    lhi_format_plan_optimality(plan, &s->options, standing, sizeof standing);
     char schedule[LHI_SCHEDULE_TEXT];
-    lhi_schedule_standing(gap, schedule, sizeof schedule);
+    lhi_format_schedule_optimality(gap, schedule, sizeof schedule);
     snprintf(why, sizeof why, "%s; %s (%s)", standing, schedule,
              best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);

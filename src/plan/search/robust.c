@@ -34,10 +34,10 @@ lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
     const lh_layout *l = &choice->layout;
     double gpus = (double)lhi_group_size(l) * l->data;
     lh_jitter drawn;
-    LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &drawn, given, err));
-    if (drawn.straggler_rate > 0 && drawn.straggler_rate <= 1)
-        drawn.straggler_rate = -expm1(gpus * log1p(-drawn.straggler_rate));
-    drawn.one_data_link =
+    LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &drawn, given, err));
+    if (drawn.straggler_probability > 0 && drawn.straggler_probability <= 1)
+        drawn.straggler_probability = -expm1(gpus * log1p(-drawn.straggler_probability));
+    drawn.shared_data_link =
         l->sites ? l->sites->n_groups > 1
                  : l->outermost == LH_OUTERMOST_DATA && job->n_datacenters > 1;
     *out = drawn;
@@ -58,8 +58,8 @@ typedef struct robust {
 
 /* State of one layout. */
 typedef struct drawn {
-    lhi_built built;
-    lhi_jitter_draws *draws;
+    lhi_built_layout built;
+    lhi_jitter_sampler *draws;
     int64_t least_ns; /* lower bound on the nominal makespan */
     uint32_t n_rows;  /* methods */
     lh_choice *rows;
@@ -69,7 +69,7 @@ typedef struct drawn {
 } drawn;
 
 /* Returns a choice's statistic. */
-static int64_t score_of(const lh_choice *c, lh_plan_by by)
+static int64_t score_of(const lh_choice *c, lh_plan_statistic by)
 {
     if (!c->jitter)
         return INT64_MAX;
@@ -82,7 +82,7 @@ static int64_t score_of(const lh_choice *c, lh_plan_by by)
 
 /* Samples so far, compared with a time to beat. */
 typedef struct tally {
-    lh_plan_by by;
+    lh_plan_statistic by;
     uint32_t n, done, at_least; /* samples at or above the limit */
     int64_t limit_ns;
     double sum, least_ns; /* per remaining sample */
@@ -105,8 +105,8 @@ static bool cannot_win(tally *t, int64_t ns)
 static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
 {
     int64_t after_ns = d->built.optimizer_ns + d->built.overhead_ns;
-    return (tally){.by = r->options->by,
-                   .n = lhi_jitter_draws_count(d->draws),
+    return (tally){.by = r->options->statistic,
+                   .n = lhi_jitter_sampler_count(d->draws),
                    .limit_ns =
                        limit_ns == INT64_MAX ? INT64_MAX : limit_ns - after_ns,
                    .least_ns = (double)d->least_ns};
@@ -121,9 +121,9 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
     *out = false;
     for (uint32_t i = 0; i < t.n && !*out; i++) {
         lh_bound bound;
-        lhi_jitter_draws_next(d->draws, i);
+        lhi_jitter_sampler_draw(d->draws, i);
         LHI_TRY(
-            lh_lower_bound(lhi_jitter_draws_pipeline(d->draws), &bound, err));
+            lh_lower_bound(lhi_jitter_sampler_get_pipeline(d->draws), &bound, err));
         *out = cannot_win(&t, bound.ns);
     }
     return LH_OK;
@@ -136,12 +136,12 @@ static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
 {
     tally t = start_tally(r, d, limit_ns);
     lh_evaluator *evaluator;
-    LHI_TRY(lh_evaluator_make(lhi_jitter_draws_pipeline(d->draws), NULL,
+    LHI_TRY(lh_evaluator_make(lhi_jitter_sampler_get_pipeline(d->draws), NULL,
                               &evaluator, err));
     lh_status status = LH_OK;
     bool lost = false;
     for (uint32_t i = 0; i < t.n && status == LH_OK && !lost; i++) {
-        lhi_jitter_draws_next(d->draws, i);
+        lhi_jitter_sampler_draw(d->draws, i);
         status = lh_evaluator_run(evaluator, schedule, &r->ns[i], err);
         if (status == LH_OK)
             lost = cannot_win(&t, r->ns[i]) && limit_ns != INT64_MAX;
@@ -155,7 +155,7 @@ static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < t.n; i++)
         r->ns[i] += d->built.optimizer_ns + d->built.overhead_ns;
-    lhi_jitter_sum_up(r->ns, t.n, result);
+    lhi_jitter_summarise(r->ns, t.n, result);
     *out = result;
     r->about->n_schedules++;
     return LH_OK;
@@ -168,7 +168,7 @@ static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
                              lh_error *err)
 {
-    lhi_config config = lhi_config_of(like);
+    lhi_config config = lhi_config_from_choice(like);
     lh_bound bound;
     *d = (drawn){0};
     LHI_TRY(lhi_layout_build(r->job, &config, &d->built, err));
@@ -178,7 +178,7 @@ static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
         d->least_ns = bound.ns;
         status = lh_plan_jitter(r->job, like, r->options->jitter, &jitter, err);
         if (status == LH_OK)
-            status = lhi_jitter_draws_make(d->built.pipeline, &jitter,
+            status = lhi_jitter_sampler_make(d->built.pipeline, &jitter,
                                            &d->draws, err);
     }
     return status;
@@ -186,7 +186,7 @@ static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
 
 static void close_layout(drawn *d)
 {
-    lhi_jitter_draws_free(d->draws);
+    lhi_jitter_sampler_free(d->draws);
     lh_schedule_free(d->best);
     lh_pipeline_free(d->built.pipeline);
 }
@@ -195,25 +195,25 @@ static void close_layout(drawn *d)
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
-    return lhi_method_try(r->job, r->options, &d->built, NULL, r->mem, row,
+    return lhi_method_evaluate(r->job, r->options, &d->built, NULL, r->mem, row,
                           schedule, err);
 }
 
 /* Keeps the schedule if it is the overall best so far. */
 static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
 {
-    if (score_of(&d->rows[row], r->options->by) >= r->best_ns) {
+    if (score_of(&d->rows[row], r->options->statistic) >= r->best_ns) {
         lh_schedule_free(schedule);
         return;
     }
-    r->best_ns = score_of(&d->rows[row], r->options->by);
+    r->best_ns = score_of(&d->rows[row], r->options->statistic);
     lh_schedule_free(d->best);
     d->best = schedule;
     d->best_row = row;
 }
 
 /* Samples the schedule of d->rows[row]; takes ownership of it. */
-static lh_status try_schedule(robust *r, drawn *d, uint32_t row,
+static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
                               lh_schedule *schedule, int64_t limit_ns,
                               lh_error *err)
 {
@@ -227,16 +227,16 @@ static lh_status try_schedule(robust *r, drawn *d, uint32_t row,
 }
 
 /* The layout's schedule is no method's: it is solved again. */
-static lh_status try_optimal(robust *r, const lh_choice *like, bool show,
+static lh_status sample_solver_schedule(robust *r, const lh_choice *like, bool show,
                              drawn *d, lh_error *err)
 {
     lh_schedule *schedule = NULL;
-    LHI_TRY(lhi_refine_again(r->options, d->built.pipeline, &schedule, err));
+    LHI_TRY(lhi_plan_refine_alternative(r->options, d->built.pipeline, &schedule, err));
     if (!schedule)
         return LH_OK;
     d->rows[d->n_rows] = *like;
     d->rows[d->n_rows++].jitter = NULL;
-    return try_schedule(r, d, d->n_rows - 1, schedule,
+    return sample_schedule(r, d, d->n_rows - 1, schedule,
                         show ? INT64_MAX : r->best_ns, err);
 }
 
@@ -265,7 +265,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         const lhi_method *method = &lhi_methods[m];
         const char *shown = like->layout.schedule;
         bool named = show && shown && strcmp(shown, method->name) == 0;
-        if (!lhi_method_considered(r->job, r->options, like->layout.pipeline,
+        if (!lhi_method_is_considered(r->job, r->options, like->layout.pipeline,
                                    method) ||
             (hopeless && !named) || (!named && too_slow(r, d, method)))
             continue;
@@ -276,11 +276,11 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         row->jitter = NULL;
         LHI_TRY(try_method(r, d, row, &schedule, err));
         if (schedule)
-            LHI_TRY(try_schedule(r, d, d->n_rows - 1, schedule,
+            LHI_TRY(sample_schedule(r, d, d->n_rows - 1, schedule,
                                  named ? INT64_MAX : r->best_ns, err));
     }
     if (like->layout.schedule && strcmp(like->layout.schedule, LH_OPTIMAL) == 0)
-        return try_optimal(r, like, show, d, err);
+        return sample_solver_schedule(r, like, show, d, err);
     return LH_OK;
 }
 
@@ -289,7 +289,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
 
 /* Samples the rows of one placement, from `from` on; one that beats all
  * previous ones becomes the plan. */
-static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
+static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
                            uint32_t from, bool *done, lh_error *err)
 {
     drawn d;
@@ -298,14 +298,14 @@ static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
     d.rows = rows;
     for (uint32_t i = from; i < n && status == LH_OK; i++) {
         lh_schedule *schedule;
-        if (done[i] || !lhi_choice_same_pipeline(&rows[i], &rows[from]))
+        if (done[i] || !lhi_choices_share_pipeline(&rows[i], &rows[from]))
             continue;
         done[i] = true;
         lh_choice again = rows[i];
         status = try_method(r, &d, &again, &schedule, err);
         if (status != LH_OK || !schedule)
             continue;
-        status = try_schedule(r, &d, i, schedule, INT64_MAX, err);
+        status = sample_schedule(r, &d, i, schedule, INT64_MAX, err);
     }
     if (status == LH_OK && d.best) {
         lh_pipeline_free((lh_pipeline *)plan->pipeline);
@@ -325,7 +325,7 @@ static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
 
 /* Samples all methods on the plan's layout completely. A solver's schedule is
  * sampled where the plan has it. */
-static lh_status draw_methods(robust *r, lh_error *err)
+static lh_status sample_methods(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
     uint32_t n = plan->n_methods;
@@ -341,22 +341,22 @@ static lh_status draw_methods(robust *r, lh_error *err)
             strcmp(rows[i].layout.schedule, first.layout.schedule) == 0 &&
             rows[i].iteration_ns == first.iteration_ns &&
             rows[i].elastic == first.elastic &&
-            lhi_choice_same_pipeline(&rows[i], &first);
+            lhi_choices_share_pipeline(&rows[i], &first);
         if (own && !rows[i].jitter)
             rows[i].jitter = first.jitter;
         done[i] = own || rows[i].jitter || rows[i].elastic ||
                   rows[i].status != LH_CHOICE_OK ||
-                  !lhi_method_named(rows[i].layout.schedule);
+                  !lhi_method_find(rows[i].layout.schedule);
     }
     for (uint32_t i = 0; i < n; i++)
         if (!done[i])
-            LHI_TRY(draw_rows(r, rows, n, i, done, err));
+            LHI_TRY(sample_rows(r, rows, n, i, done, err));
     plan->methods = rows;
     return LH_OK;
 }
 
 /* Samples the plan's own schedule. */
-static lh_status draw_best(robust *r, lh_error *err)
+static lh_status sample_best(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
     drawn d = {.built = {.optimizer_ns = plan->best.optimizer_ns,
@@ -364,24 +364,24 @@ static lh_status draw_best(robust *r, lh_error *err)
     lh_jitter jitter;
     LHI_TRY(
         lh_plan_jitter(r->job, &plan->best, r->options->jitter, &jitter, err));
-    LHI_TRY(lhi_jitter_draws_make(plan->pipeline, &jitter, &d.draws, err));
-    uint32_t n = lhi_jitter_draws_count(d.draws);
+    LHI_TRY(lhi_jitter_sampler_make(plan->pipeline, &jitter, &d.draws, err));
+    uint32_t n = lhi_jitter_sampler_count(d.draws);
     r->ns = LHI_NEW(r->mem, int64_t, n);
     lh_status status =
         r->ns ? draw(r, &d, plan->schedule, INT64_MAX, &plan->best.jitter, err)
               : lhi_fail_nomem(err);
     r->about->jitter = *r->options->jitter;
     r->about->jitter.samples = n;
-    lhi_jitter_draws_free(d.draws);
+    lhi_jitter_sampler_free(d.draws);
     if (status == LH_OK)
-        r->best_ns = score_of(&plan->best, r->options->by);
+        r->best_ns = score_of(&plan->best, r->options->statistic);
     return status;
 }
 
 /* --- alternatives ----------------------------------------------------------
  */
 
-static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_by by)
+static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_statistic by)
 {
     if (!y || x->status != y->status)
         return !y || x->status < y->status;
@@ -391,7 +391,7 @@ static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_by by)
 
 /* Makes the layout the plan's; the previous plan takes its place in the list.
  */
-static void take_over(robust *r, drawn *d, lh_choice *slot)
+static void replace_plan(robust *r, drawn *d, lh_choice *slot)
 {
     lh_plan *plan = r->plan;
     lh_pipeline_free((lh_pipeline *)plan->pipeline);
@@ -414,7 +414,7 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
     const lh_choice *best = NULL;
     bool was_bounded = slot->status == LH_CHOICE_BOUNDED;
     for (uint32_t i = 0; i < d->n_rows; i++)
-        if (row_is_better(&d->rows[i], best, r->options->by))
+        if (row_is_better(&d->rows[i], best, r->options->statistic))
             best = &d->rows[i];
     if (!best || (!was_bounded && !best->jitter))
         return;
@@ -424,7 +424,7 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
 }
 
 /* Samples one alternative. */
-static lh_status draw_other(robust *r, lh_choice *slot, bool show,
+static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
                             lh_error *err)
 {
     drawn d;
@@ -443,7 +443,7 @@ static lh_status draw_other(robust *r, lh_choice *slot, bool show,
     if (status == LH_OK && d.best) {
         if (slot->status == LH_CHOICE_BOUNDED)
             lhi_plan_count_simulated(r->plan, slot->lower_bound_ns);
-        take_over(r, &d, slot);
+        replace_plan(r, &d, slot);
     } else if (status == LH_OK) {
         keep_row(r, &d, slot);
     }
@@ -451,7 +451,7 @@ static lh_status draw_other(robust *r, lh_choice *slot, bool show,
     return status;
 }
 
-static int by_score(const lh_choice *x, const lh_choice *y, lh_plan_by by)
+static int by_score(const lh_choice *x, const lh_choice *y, lh_plan_statistic by)
 {
     if (x->status != y->status)
         return x->status < y->status ? -1 : 1;
@@ -478,19 +478,19 @@ static void sort(const robust *r, lh_choice *list, uint32_t n)
 {
     if (n)
         lhi_sort(list, n, sizeof *list,
-                 r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
+                 r->options->statistic == LH_PLAN_BY_P95 ? by_p95 : by_mean);
 }
 
 /* The plan's search dropped layouts no better than the best without jitter.
  * Sampled delays are never shorter than nominal, so here the limit is the
  * best's time with jitter. */
-typedef struct widener {
+typedef struct wide_objective {
     int64_t limit_ns;
-} widener;
+} wide_objective;
 
 /* Objective callback: bound by time. */
 static int64_t wide_bound(void *context, lhi_level level,
-                          const lhi_config *config, const lhi_floor *floor)
+                          const lhi_config *config, const lhi_lower_bound *floor)
 {
     (void)context, (void)level, (void)config;
     return floor->ns;
@@ -498,9 +498,9 @@ static int64_t wide_bound(void *context, lhi_level level,
 
 /* Objective callback: prunes above the limit. */
 static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
-                          const lhi_config *config, const lhi_floor *floor)
+                          const lhi_config *config, const lhi_lower_bound *floor)
 {
-    const widener *w = context;
+    const wide_objective *w = context;
     (void)level, (void)config, (void)floor;
     return bound >= w->limit_ns;
 }
@@ -523,9 +523,9 @@ static int64_t wide_value(void *context, const lhi_candidate *c)
 static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
                      const lh_choice *c)
 {
-    bool known = lhi_choice_same(&r->plan->best, c);
+    bool known = lhi_choices_are_equal(&r->plan->best, c);
     for (uint32_t i = 0; i < n && !known; i++)
-        known = lhi_choice_same(&list[i], c);
+        known = lhi_choices_are_equal(&list[i], c);
     return known;
 }
 
@@ -540,7 +540,7 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
         memcpy(all, *list, *n * sizeof *all);
     *list = all;
     for (uint32_t i = 0; i < s->n; i++) {
-        lh_choice c = lhi_candidate_choice(&s->candidates[i], NULL);
+        lh_choice c = lhi_candidate_make_choice(&s->candidates[i], NULL);
         c.status = LH_CHOICE_BOUNDED;
         c.why = "";
         if (s->candidates[i].bound_ns < r->best_ns && !is_known(r, all, *n, &c))
@@ -551,22 +551,22 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
 }
 
 /* Repeats the layout search with the higher limit. */
-static lh_status widen(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
+static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
 {
-    widener w = {r->best_ns};
+    wide_objective w = {r->best_ns};
     lhi_objective objective = {.context = &w,
                                .bound = wide_bound,
-                               .hopeless = wide_hopeless,
-                               .offer = wide_offer,
+                               .is_useless = wide_hopeless,
+                               .add_candidate = wide_offer,
                                .value = wide_value};
     lhi_layout_search s = {.job = r->job,
                            .options = *r->options,
                            .objective = &objective,
                            .mem = r->mem,
-                           .glance_only = true};
+                           .candidates_only = true};
     s.options.quick = true;
     LHI_TRY(lhi_workers_make(s.options.threads, r->mem, &s.workers, err));
-    lh_status status = lhi_layout_search_branch(&s, err);
+    lh_status status = lhi_layout_search_branch_and_bound(&s, err);
     if (status == LH_OK)
         status = add_found(r, &s, list, n, err);
     r->about->complete = s.complete;
@@ -583,14 +583,14 @@ static bool is_stopped(const robust *r)
 }
 
 /* Samples the alternatives in order. */
-static lh_status draw_others(robust *r, lh_choice *list, uint32_t n,
+static lh_status sample_alternatives(robust *r, lh_choice *list, uint32_t n,
                              uint32_t top, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (i < LHI_ROBUST_LAYOUTS && !is_stopped(r))
-            LHI_TRY(draw_other(r, &list[i], i < top, err));
+            LHI_TRY(sample_alternative(r, &list[i], i < top, err));
         else
-            r->about->n_untried += list[i].lower_bound_ns < r->best_ns;
+            r->about->n_unevaluated += list[i].lower_bound_ns < r->best_ns;
     }
     return LH_OK;
 }
@@ -612,10 +612,10 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 
 static double percent(double x, double y)
 {
-    return lhi_shown(100 * (x / y - 1), 1);
+    return lhi_drop_negative_zero(100 * (x / y - 1), 1);
 }
 
-static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
+static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n, lh_error *err)
 {
     const lh_choice *best = &r->plan->best;
     char text[400];
@@ -638,13 +638,13 @@ static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
 }
 
 /* Formats why the plan is the best under jitter. */
-static lh_status say_why_best(robust *r, const lh_choice *nominal,
+static lh_status format_reason(robust *r, const lh_choice *nominal,
                               lh_error *err)
 {
     lh_choice *best = &r->plan->best;
-    bool p95 = r->options->by == LH_PLAN_BY_P95;
-    int64_t other = score_of(nominal, r->options->by);
-    char text[800], there[LHI_TIME_TEXT], without[LHI_TIME_TEXT];
+    bool p95 = r->options->statistic == LH_PLAN_BY_P95;
+    int64_t other = score_of(nominal, r->options->statistic);
+    char text[800], there[LHI_FORMAT_DURATION_SIZE], without[LHI_FORMAT_DURATION_SIZE];
     if (best->jitter == nominal->jitter)
         snprintf(text, sizeof text,
                  "the fastest without jitter and by the %s with it; %s",
@@ -653,9 +653,9 @@ static lh_status say_why_best(robust *r, const lh_choice *nominal,
         snprintf(text, sizeof text,
                  "the least %s under jitter: the fastest without takes %s "
                  "there, %.1f %% more, and %s without, %.1f %% less",
-                 p95 ? "95th percentile" : "mean", lhi_time_text(other, there),
+                 p95 ? "95th percentile" : "mean", lhi_format_duration(other, there),
                  percent((double)other, (double)r->best_ns),
-                 lhi_time_text(nominal->iteration_ns, without),
+                 lhi_format_duration(nominal->iteration_ns, without),
                  0 - percent((double)nominal->iteration_ns,
                              (double)best->iteration_ns));
     best->why = lhi_arena_strdup(r->mem, text);
@@ -663,7 +663,7 @@ static lh_status say_why_best(robust *r, const lh_choice *nominal,
 }
 
 /* Lists the sampled choices in the plan. */
-static lh_status list_drawn(robust *r, lh_choice *list, uint32_t n,
+static lh_status list_sampled(robust *r, lh_choice *list, uint32_t n,
                             const lh_choice *nominal, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -671,11 +671,11 @@ static lh_status list_drawn(robust *r, lh_choice *list, uint32_t n,
     sort(r, methods, plan->n_methods);
     sort(r, list, n);
     plan->alternatives = list;
-    LHI_TRY(say_why(r, list, plan->n_alternatives, err));
-    LHI_TRY(say_why(r, methods, plan->n_methods, err));
-    LHI_TRY(say_why_best(r, nominal, err));
+    LHI_TRY(format_gap_text(r, list, plan->n_alternatives, err));
+    LHI_TRY(format_gap_text(r, methods, plan->n_methods, err));
+    LHI_TRY(format_reason(r, nominal, err));
     put_first(methods, plan->n_methods, plan->best.jitter);
-    r->about->complete = r->about->complete && r->about->n_untried == 0;
+    r->about->complete = r->about->complete && r->about->n_unevaluated == 0;
     plan->robust = r->about;
     return LH_OK;
 }
@@ -685,7 +685,7 @@ lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err)
     return lh_jitter_check(jitter, err);
 }
 
-lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
+lh_status lhi_plan_choose_robust(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     robust r = {.job = job, .options = options, .mem = mem, .plan = plan};
@@ -696,14 +696,14 @@ lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
         return lhi_fail_nomem(err);
     if (n)
         memcpy(list, plan->alternatives, n * sizeof *list);
-    r.about->by = options->by;
+    r.about->statistic = options->statistic;
     r.about->n_layouts = 1;
-    LHI_TRY(draw_best(&r, err));
+    LHI_TRY(sample_best(&r, err));
     const lh_choice nominal = plan->best;
-    LHI_TRY(draw_methods(&r, err));
-    LHI_TRY(widen(&r, &list, &n, err));
-    LHI_TRY(draw_others(&r, list, n, top, err));
+    LHI_TRY(sample_methods(&r, err));
+    LHI_TRY(search_wider(&r, &list, &n, err));
+    LHI_TRY(sample_alternatives(&r, list, n, top, err));
     if (r.moved) /* its methods were abandoned after losing */
-        LHI_TRY(draw_methods(&r, err));
-    return list_drawn(&r, list, n, &nominal, err);
+        LHI_TRY(sample_methods(&r, err));
+    return list_sampled(&r, list, n, &nominal, err);
 }

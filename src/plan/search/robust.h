@@ -17,7 +17,7 @@ lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err);
  * layout, and for all alternatives that could be better by options->by. The
  * best becomes the plan. The caller frees the plan's pipeline and schedule, on
  * failure too; lists are in `mem`. */
-lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
+lh_status lhi_plan_choose_robust(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 #endif

@@ -19,8 +19,8 @@
  * dimension. Effort below a thirtieth of the default therefore does not reduce
  * it. A search with that effort has this much for local search, which finds
  * most results at low effort. */
-#define LHI_LEAST_WORK UINT64_C(1000000)
-#define LHI_LEAST_DIVES UINT64_C(3000000)
+#define LHI_MIN_SEARCH_WORK UINT64_C(1000000)
+#define LHI_MIN_LOCAL_SEARCH_WORK UINT64_C(3000000)
 
 /* Work and time limits. */
 typedef struct lhi_search_limits {
@@ -29,27 +29,27 @@ typedef struct lhi_search_limits {
 } lhi_search_limits;
 
 /* Returns the processor time of the process, over all threads. */
-double lhi_processor_s(void);
+double lhi_read_processor_seconds(void);
 
 /* Returns the work for a search over layouts, unless it is a quick plan: from
  * the options, or by their effort, at least LHI_MIN_SEARCH_WORK. */
-uint64_t lhi_layout_effort(const lh_plan_options *options);
+uint64_t lhi_compute_layout_work(const lh_plan_options *options);
 
 /* Returns the options' limits; a quick plan gets a part of them, and so does
  * each of `sharing` searches (0: one). */
-lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
+lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
                                        uint32_t sharing);
 
 /* Returns the limits of the local search in a full search. */
-lhi_search_limits lhi_dive_limits_of(const lh_plan_options *options);
+lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
 
 /* Returns the process time when this share of options->seconds is over; a quick
  * plan gets a part; 0: never. `from_s`: search start. */
-double lhi_search_until(const lh_plan_options *options, double from_s,
+double lhi_compute_search_deadline(const lh_plan_options *options, double from_s,
                         double share);
 
 /* Checks whether the last of `parts` parts out of `of` has begun. */
-bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
+bool lhi_search_limits_are_reached(const lhi_search_limits *limits, uint64_t work,
                                uint32_t parts, uint32_t of);
 
 /* Options with a deadline. */
@@ -59,16 +59,16 @@ typedef struct lhi_deadline {
 } lhi_deadline;
 /* Returns `options` with a `progress` callback that also stops at the deadline;
  * valid as long as *out and `options`. */
-lh_plan_options lhi_options_until(const lh_plan_options *options,
+lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
                                   double until_s, lhi_deadline *out);
 
 /* Each returns one step's work. This one: a bound. */
-uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters);
+uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters);
 /* Returns the work of building a pipeline. */
-uint64_t lhi_work_of_pipeline(const lhi_config *config);
+uint64_t lhi_estimate_pipeline_work(const lhi_config *config);
 /* includes building the pipeline */
-uint64_t lhi_work_of_evening(const lhi_config *config);
+uint64_t lhi_estimate_rebalance_work(const lhi_config *config);
 /* Returns the work of running one method, or every method. */
-uint64_t lhi_work_of_schedules(const lhi_config *config, bool every_method);
+uint64_t lhi_estimate_schedule_work(const lhi_config *config, bool every_method);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Least bound of one value. */
-struct lhi_unseen_least {
+struct lhi_unexplored_bound {
     uint64_t value;
     int64_t ns; /* 0: free */
     uint32_t dimension;
@@ -26,10 +26,10 @@ static const struct {
     [LHI_DIMENSION_ZERO] = {"zero", LHI_LEVEL_STATE},
     [LHI_DIMENSION_SHARDING] = {"sharding", LHI_LEVEL_STATE},
     [LHI_DIMENSION_MICRO_BATCH] = {"micro_batch", LHI_LEVEL_GROUP},
-    [LHI_DIMENSION_CHUNKS] = {"chunks_per_device", LHI_LEVEL_WHOLE},
-    [LHI_DIMENSION_PLACEMENT] = {"placement", LHI_LEVEL_WHOLE},
+    [LHI_DIMENSION_CHUNKS] = {"chunks_per_device", LHI_LEVEL_COMPLETE},
+    [LHI_DIMENSION_PLACEMENT] = {"placement", LHI_LEVEL_COMPLETE},
     [LHI_DIMENSION_RECOMPUTE] = {"recompute", LHI_LEVEL_WORK},
-    [LHI_DIMENSION_SCHEDULE] = {"schedule", LHI_LEVEL_WHOLE + 1},
+    [LHI_DIMENSION_SCHEDULE] = {"schedule", LHI_LEVEL_COMPLETE + 1},
 };
 
 const char *lhi_dimension_name(lhi_dimension dimension)
@@ -96,12 +96,12 @@ uint64_t lhi_dimension_value(lhi_dimension dimension, const lhi_config *config)
     }
 }
 
-lh_status lhi_heads_add(lhi_heads *heads, lhi_arena *mem, const lhi_head *head,
+lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem, const lhi_best_with_value *head,
                         lh_error *err)
 {
     if (heads->n == heads->room) {
         uint32_t room = heads->room ? 2 * heads->room : 64;
-        lhi_head *more = LHI_NEW(mem, lhi_head, room);
+        lhi_best_with_value *more = LHI_NEW(mem, lhi_best_with_value, room);
         if (!more)
             return lhi_fail_nomem(err);
         if (heads->n)
@@ -113,21 +113,21 @@ lh_status lhi_heads_add(lhi_heads *heads, lhi_arena *mem, const lhi_head *head,
     return LH_OK;
 }
 
-bool lhi_dimension_matters(const lh_job *job, lhi_dimension dimension,
+bool lhi_dimension_is_relevant(const lh_job *job, lhi_dimension dimension,
                            const lhi_config *config)
 {
     return dimension != LHI_DIMENSION_SHARDING ||
            lhi_sharding_matters(job, config);
 }
 
-void lhi_unseen_fini(lhi_unseen *unseen)
+void lhi_unexplored_fini(lhi_unexplored *unseen)
 {
     free(unseen->table);
-    *unseen = (lhi_unseen){0};
+    *unseen = (lhi_unexplored){0};
 }
 
 /* Returns a value's entry, or the free one for it; capacity must be ensured. */
-static lhi_unseen_least *place_of(const lhi_unseen *u, uint32_t dimension,
+static lhi_unexplored_bound *find_entry(const lhi_unexplored *u, uint32_t dimension,
                                   uint64_t value)
 {
     uint64_t hash = mix(mix(UINT64_C(14695981039346656037), dimension), value);
@@ -138,68 +138,68 @@ static lhi_unseen_least *place_of(const lhi_unseen *u, uint32_t dimension,
     return &u->table[at];
 }
 
-static lh_status make_room(lhi_unseen *u, lh_error *err)
+static lh_status ensure_capacity(lhi_unexplored *u, lh_error *err)
 {
     if (2 * (u->n + LHI_N_DIMENSIONS) < u->room)
         return LH_OK;
-    lhi_unseen more = *u;
+    lhi_unexplored more = *u;
     more.room = u->room ? 2 * u->room : 256;
     more.table = calloc(more.room, sizeof *more.table);
     if (!more.table)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < u->room; i++)
         if (u->table[i].ns != 0)
-            *place_of(&more, u->table[i].dimension, u->table[i].value) =
+            *find_entry(&more, u->table[i].dimension, u->table[i].value) =
                 u->table[i];
     free(u->table);
     *u = more;
     return LH_OK;
 }
 
-lh_status lhi_unseen_note(lhi_unseen *unseen, lhi_level level,
+lh_status lhi_unexplored_add_bound(lhi_unexplored *unseen, lhi_level level,
                           const lhi_config *config, int64_t ns, lh_error *err)
 {
-    LHI_TRY(make_room(unseen, err));
-    ns = lhi_most(ns, 1);
+    LHI_TRY(ensure_capacity(unseen, err));
+    ns = lhi_max_int64(ns, 1);
     for (uint32_t d = 0; d < LHI_N_DIMENSIONS; d++) {
         int64_t *open = &unseen->open_ns[d];
         if (level < dimensions[d].level) {
-            *open = *open ? lhi_least(*open, ns) : ns;
+            *open = *open ? lhi_min_int64(*open, ns) : ns;
             continue;
         }
         uint64_t value = lhi_dimension_value((lhi_dimension)d, config);
-        lhi_unseen_least *at = place_of(unseen, d, value);
+        lhi_unexplored_bound *at = find_entry(unseen, d, value);
         unseen->n += at->ns == 0;
-        *at = (lhi_unseen_least){value, at->ns ? lhi_least(at->ns, ns) : ns, d};
+        *at = (lhi_unexplored_bound){value, at->ns ? lhi_min_int64(at->ns, ns) : ns, d};
     }
     return LH_OK;
 }
 
 /* Returns the least recorded bound over layouts with the value, or with `other`
  * over layouts with any other value. */
-static int64_t find_least(const lhi_unseen *u, lhi_dimension dimension,
+static int64_t find_least(const lhi_unexplored *u, lhi_dimension dimension,
                           uint64_t value, bool other)
 {
     int64_t least = u->open_ns[dimension];
     if (least == 0)
         least = INT64_MAX;
     for (uint32_t i = 0; i < u->room; i++) {
-        const lhi_unseen_least *e = &u->table[i];
+        const lhi_unexplored_bound *e = &u->table[i];
         if (e->ns != 0 && e->dimension == (uint32_t)dimension &&
             (e->value != value) == other)
-            least = lhi_least(least, e->ns);
+            least = lhi_min_int64(least, e->ns);
     }
     return least;
 }
 
-int64_t lhi_unseen_other(const lhi_unseen *unseen, lhi_dimension dimension,
+int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen, lhi_dimension dimension,
                          const lhi_config *config)
 {
     return find_least(unseen, dimension, lhi_dimension_value(dimension, config),
                       true);
 }
 
-int64_t lhi_unseen_with(const lhi_unseen *unseen, lhi_dimension dimension,
+int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen, lhi_dimension dimension,
                         uint64_t value)
 {
     return find_least(unseen, dimension, value, false);

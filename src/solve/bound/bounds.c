@@ -15,9 +15,9 @@
  * any F to the start of its D; `tail_f`, `tail_d`: from the end of an F or D to
  * the end of all work that must follow. With a joint backward, D stands for B
  * and W is 0. */
-typedef struct ways {
+typedef struct path_times {
     int64_t *head_f, *head_d, *round, *tail_f, *tail_d;
-} ways;
+} path_times;
 
 /* Durations of one chunk's passes, in ns. */
 typedef struct times {
@@ -32,7 +32,7 @@ static times times_of(const lh_pipeline *p, uint32_t chunk)
     return (times){c->f_ns, c->d_ns, c->w_ns};
 }
 
-static int64_t hop(const lhi_route *route)
+static int64_t compute_hop(const lhi_route *route)
 {
     return route->transfer_ns + route->latency_ns;
 }
@@ -50,49 +50,49 @@ static int64_t gather_time(const lh_chunk *c)
 }
 
 /* Computes all path times. */
-static void measure_ways(const lh_pipeline *p, ways *w)
+static void compute_path_times(const lh_pipeline *p, path_times *w)
 {
     uint32_t n = p->n_chunks;
     for (uint32_t c = 0; c < n; c++) {
         int64_t came = c ? w->head_f[c - 1] + times_of(p, c - 1).f +
-                               hop(&p->forward[c - 1])
+                               compute_hop(&p->forward[c - 1])
                          : 0;
-        w->head_f[c] = lhi_most(came, gather_time(&p->chunks[c]));
+        w->head_f[c] = lhi_max_int64(came, gather_time(&p->chunks[c]));
     }
     w->head_d[n - 1] = w->head_f[n - 1] + times_of(p, n - 1).f;
     for (uint32_t c = n - 1; c-- > 0;) {
         times next = times_of(p, c + 1);
-        int64_t back = next.d + hop(&p->backward[c + 1]);
+        int64_t back = next.d + compute_hop(&p->backward[c + 1]);
         w->head_d[c] = w->head_d[c + 1] + back;
-        w->round[c] = hop(&p->forward[c]) + next.f + w->round[c + 1] + back;
+        w->round[c] = compute_hop(&p->forward[c]) + next.f + w->round[c + 1] + back;
     }
     for (uint32_t c = 0; c < n; c++) {
         w->tail_d[c] = times_of(p, c).w + scatter_time(&p->chunks[c]);
         if (c > 0)
-            w->tail_d[c] = lhi_most(w->tail_d[c], hop(&p->backward[c]) +
+            w->tail_d[c] = lhi_max_int64(w->tail_d[c], compute_hop(&p->backward[c]) +
                                                       times_of(p, c - 1).d +
                                                       w->tail_d[c - 1]);
     }
     for (uint32_t c = n; c-- > 0;) {
         if (c + 1 < n)
             w->tail_f[c] =
-                hop(&p->forward[c]) + times_of(p, c + 1).f + w->tail_f[c + 1];
+                compute_hop(&p->forward[c]) + times_of(p, c + 1).f + w->tail_f[c + 1];
         else
             w->tail_f[c] = times_of(p, c).d + w->tail_d[c];
     }
 }
 
 /* A sum of terms; terms without a name are skipped. */
-typedef struct sum {
+typedef struct bound_sum {
     lh_bound_term terms[LH_BOUND_TERMS];
-} sum;
+} bound_sum;
 
-static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
+static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t device,
                      uint32_t resource, const char *format, ...)
     LHI_PRINTF(6, 7);
 
 /* Replaces the best bound if the sum is larger. */
-static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
+static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t device,
                      uint32_t resource, const char *format, ...)
 {
     lh_bound now = {.kind = kind, .device = device, .resource = resource};
@@ -112,11 +112,11 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
 }
 
 /* Path bound: one microbatch, forward and backward. */
-static void bound_path(const lh_pipeline *p, const ways *w, lh_bound *best)
+static void bound_path(const lh_pipeline *p, const path_times *w, lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++)
         raise_to(best, LH_BOUND_PATH,
-                 (sum){{{"before the first D", 1, w->head_d[c]},
+                 (bound_sum){{{"before the first D", 1, w->head_d[c]},
                         {"D", 1, times_of(p, c).d},
                         {"after a D", 1, w->tail_d[c]}}},
                  LH_NONE, LH_NONE, "the way of one microbatch there and back");
@@ -142,7 +142,7 @@ static int64_t capacity(const lh_pipeline *p, uint32_t c, const bool *plain,
 /* Raises the memory bounds. If the chunk is alone on its device, two more
  * bounds apply: the work before and after the F that waits for memory (A), and
  * the work that must follow the device's last D (B). */
-static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
+static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
                          int64_t k, bool whole, bool alone, lh_bound *best)
 {
     times t = times_of(p, c);
@@ -151,7 +151,7 @@ static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
     int64_t trips = (n + k - 1) / k - 1;
     int64_t trip = t.f + w->round[c] + t.d + (whole ? t.w : 0);
     raise_to(best, LH_BOUND_ROUND_TRIPS,
-             (sum){{{"before the first D", 1, w->head_d[c]},
+             (bound_sum){{{"before the first D", 1, w->head_d[c]},
                     {"D", 1, t.d},
                     {"round trip", trips, trip},
                     {"after a D", 1, w->tail_d[c]}}},
@@ -162,7 +162,7 @@ static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
     if (!alone || n <= k)
         return;
     raise_to(best, LH_BOUND_MEMORY,
-             (sum){{{"before the first D", 1, w->head_d[c]},
+             (bound_sum){{{"before the first D", 1, w->head_d[c]},
                     {"full cycle", n - k, t.f + t.d + t.w},
                     {"round trip of the last microbatch", 1, w->round[c]},
                     {"D", 1, t.d},
@@ -172,7 +172,7 @@ static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
              " full cycles",
              d, n - k);
     raise_to(best, LH_BOUND_DEVICE_DRAIN,
-             (sum){{{"before the first F", 1, w->head_f[c]},
+             (bound_sum){{{"before the first F", 1, w->head_f[c]},
                     {"F and D of a microbatch", n, t.f + t.d},
                     {"W that memory asks for", n - k, t.w},
                     {"after the last D", 1, w->tail_d[c]}}},
@@ -199,12 +199,12 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
         if (s->n_chunks == 0)
             continue;
         raise_to(best, LH_BOUND_DEVICE,
-                 (sum){{{"before the first F", 1, s->head},
+                 (bound_sum){{{"before the first F", 1, s->head},
                         {"a microbatch's work", n, s->work},
                         {"reduce-scatter", 1, s->scatter}}},
                  d, LH_NONE, "all the work of device %" PRIu32, d);
         raise_to(best, LH_BOUND_DEVICE_DRAIN,
-                 (sum){{{"before the first F", 1, s->head},
+                 (bound_sum){{{"before the first F", 1, s->head},
                         {"F and D of a microbatch", n, s->forth_and_back},
                         {"after the last D", 1, s->tail}}},
                  d, LH_NONE,
@@ -214,14 +214,14 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
     }
 }
 
-static void add_to_sum(const lh_pipeline *p, const ways *w, uint32_t c,
+static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
                        device_sum *s)
 {
     times t = times_of(p, c);
     int64_t scatter = scatter_time(&p->chunks[c]);
-    s->head = s->n_chunks ? lhi_least(s->head, w->head_f[c]) : w->head_f[c];
-    s->tail = s->n_chunks ? lhi_least(s->tail, w->tail_d[c]) : w->tail_d[c];
-    s->scatter = s->n_chunks ? lhi_least(s->scatter, scatter) : scatter;
+    s->head = s->n_chunks ? lhi_min_int64(s->head, w->head_f[c]) : w->head_f[c];
+    s->tail = s->n_chunks ? lhi_min_int64(s->tail, w->tail_d[c]) : w->tail_d[c];
+    s->scatter = s->n_chunks ? lhi_min_int64(s->scatter, scatter) : scatter;
     s->work += t.f + t.d + t.w;
     s->forth_and_back += t.f + t.d;
     s->n_chunks++;
@@ -239,14 +239,14 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
     if (!route->message || route->resource == LH_NONE)
         return;
     link_sum *s = &sums[route->resource];
-    s->head = s->used ? lhi_least(s->head, head) : head;
-    s->tail = s->used ? lhi_least(s->tail, tail) : tail;
+    s->head = s->used ? lhi_min_int64(s->head, head) : head;
+    s->tail = s->used ? lhi_min_int64(s->tail, tail) : tail;
     s->busy += route->transfer_ns;
     s->used = true;
 }
 
 /* Link bounds: all messages on a link. */
-static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
+static void bound_links(const lh_pipeline *p, const path_times *w, link_sum *sums,
                         lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -262,7 +262,7 @@ static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
     for (uint32_t r = 0; r < p->n_resources; r++)
         if (sums[r].used)
             raise_to(best, LH_BOUND_LINK,
-                     (sum){{{"before the first message", 1, sums[r].head},
+                     (bound_sum){{{"before the first message", 1, sums[r].head},
                             {"a microbatch's messages", p->n_microbatches,
                              sums[r].busy},
                             {"after the last message", 1, sums[r].tail}}},
@@ -271,10 +271,10 @@ static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
 }
 
 /* Computes all bounds and returns the largest. */
-static lh_status find_largest(const lh_pipeline *p, lhi_arena *mem,
+static lh_status compute_largest_bound(const lh_pipeline *p, lhi_arena *mem,
                               lh_bound *best, lh_error *err)
 {
-    ways w = {
+    path_times w = {
         LHI_NEW(mem, int64_t, p->n_chunks), LHI_NEW(mem, int64_t, p->n_chunks),
         LHI_NEW(mem, int64_t, p->n_chunks), LHI_NEW(mem, int64_t, p->n_chunks),
         LHI_NEW(mem, int64_t, p->n_chunks)};
@@ -285,7 +285,7 @@ static lh_status find_largest(const lh_pipeline *p, lhi_arena *mem,
     if (!w.head_f || !w.head_d || !w.round || !w.tail_f || !w.tail_d ||
         !devices || !links || !plain || !held)
         return lhi_fail_nomem(err);
-    measure_ways(p, &w);
+    compute_path_times(p, &w);
     for (uint32_t d = 0; d < p->n_devices; d++)
         plain[d] = true;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -315,7 +315,7 @@ lh_status lh_lower_bound(const lh_pipeline *pipeline, lh_bound *out,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_bound best = {.ns = -1, .device = LH_NONE, .resource = LH_NONE};
-    lh_status status = find_largest(pipeline, mem, &best, err);
+    lh_status status = compute_largest_bound(pipeline, mem, &best, err);
     lhi_arena_free(mem);
     if (status == LH_OK)
         *out = best;

@@ -9,7 +9,7 @@
 
 enum {
     MAX_STREAMS = 8,
-    LOOK_STATES = 1 << 14 /* states between two time checks */
+    STATES_PER_TIME_CHECK = 1 << 14 /* states between two time checks */
 };
 
 /* State while building a lattice. */
@@ -33,11 +33,11 @@ typedef struct builder {
 
 /* Checks the time limit now and then in loops over millions of states. An
  * effort limit does not stop here, so results do not depend on the clock. */
-static bool is_late(lhi_budget *budget, uint32_t state)
+static bool is_timed_out(lhi_budget *budget, uint32_t state)
 {
-    if (state % LOOK_STATES == LOOK_STATES - 1)
-        lhi_look(budget);
-    return budget->late;
+    if (state % STATES_PER_TIME_CHECK == STATES_PER_TIME_CHECK - 1)
+        lhi_budget_check_time(budget);
+    return budget->timed_out;
 }
 
 static uint64_t hash(const uint16_t *counts, uint32_t n)
@@ -49,7 +49,7 @@ static uint64_t hash(const uint16_t *counts, uint32_t n)
 }
 
 /* Checks whether a table entry is current. */
-static bool is_here(const builder *b, uint32_t at)
+static bool is_current(const builder *b, uint32_t at)
 {
     return b->table[at] != NONE && b->table[at] >= b->first;
 }
@@ -63,7 +63,7 @@ static bool grow_table(builder *b)
         return false;
     memset(table, 0xff, n * sizeof *table);
     for (uint32_t i = b->first; i < b->l->n_states; i++) {
-        if (is_late(b->budget, i)) {
+        if (is_timed_out(b->budget, i)) {
             free(table);
             return false;
         }
@@ -113,14 +113,14 @@ static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
 
 /* Returns the number of the state with these counts, adding it if new. NONE:
  * out of memory, or stopped. */
-static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
+static uint32_t find_or_add_state(builder *b, const uint16_t *counts, int64_t held)
 {
     lhi_lattice *l = b->l;
     uint32_t n = l->n_streams;
     if (2 * (l->n_states - b->first) >= b->n_table && !grow_table(b))
         return NONE;
     uint32_t at = (uint32_t)hash(counts, n) & (b->n_table - 1);
-    while (is_here(b, at)) {
+    while (is_current(b, at)) {
         if (is_same(l->counts + (size_t)b->table[at] * n, counts, n))
             return b->table[at];
         at = (at + 1) & (b->n_table - 1);
@@ -161,7 +161,7 @@ static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
  * differ by at most one unit: each frees the smaller share. Per microbatch with
  * completed D, total mod q parts free one unit more; they are assumed to come
  * first. */
-static int64_t least_held(const builder *b, const uint16_t *counts)
+static int64_t compute_min_memory(const builder *b, const uint16_t *counts)
 {
     const lhi_shop *s = b->s;
     int64_t held = 0;
@@ -182,7 +182,7 @@ static int64_t least_held(const builder *b, const uint16_t *counts)
 
 /* Checks whether the operations after `counts` could still meet their deadlines
  * from `now` on, considering each stream's next operation alone. */
-static bool is_live(const builder *b, const uint16_t *counts, int64_t now)
+static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
 {
     const lhi_shop *s = b->s;
     for (uint32_t i = 0; i < b->l->n_streams; i++) {
@@ -195,7 +195,7 @@ static bool is_live(const builder *b, const uint16_t *counts, int64_t now)
 }
 
 /* Returns the end of a stream's next operation after state x; FAR: too late. */
-static int64_t live_end(const builder *b, uint16_t *counts, uint32_t x,
+static int64_t compute_end_in_window(const builder *b, uint16_t *counts, uint32_t x,
                         uint32_t slot)
 {
     uint32_t o = b->first_op[slot] + counts[slot];
@@ -204,7 +204,7 @@ static int64_t live_end(const builder *b, uint16_t *counts, uint32_t x,
     if (now > b->w->e[o])
         return FAR;
     counts[slot]++;
-    bool live = is_live(b, counts, now);
+    bool live = can_finish(b, counts, now);
     counts[slot]--;
     return live ? now : FAR;
 }
@@ -217,7 +217,7 @@ static bool build(builder *b, size_t room, bool *no_memory)
     uint32_t n = l->n_streams;
     size_t each = n * 6 + (b->w ? 5 : 4) * sizeof(int64_t);
     uint16_t counts[MAX_STREAMS] = {0};
-    if (state_of(b, counts, 0) == NONE) {
+    if (find_or_add_state(b, counts, 0) == NONE) {
         *no_memory = true;
         return false;
     }
@@ -227,24 +227,24 @@ static bool build(builder *b, size_t room, bool *no_memory)
         if (x == b->first)
             b->first = l->n_states;
         if (l->n_states * each > room ||
-            (x % 64 == 0 && lhi_spend(b->budget, 8)))
+            (x % 64 == 0 && lhi_budget_spend(b->budget, 8)))
             return false;
         memcpy(counts, l->counts + (size_t)x * n, n * sizeof *counts);
         for (uint32_t i = 0; i < n; i++) {
             if (!may_step(b, counts, i, b->held[x]))
                 continue;
-            int64_t end = b->w ? live_end(b, counts, x, i) : 0;
+            int64_t end = b->w ? compute_end_in_window(b, counts, x, i) : 0;
             if (end == FAR)
                 continue;
             const lhi_stream *t = &b->s->streams[b->m->first_stream + i];
             int64_t held = b->held[x] + b->s->memory[t->first + counts[i]];
             counts[i]++;
-            if (b->s->loose)
-                held = least_held(b, counts);
-            uint32_t y = state_of(b, counts, held);
+            if (b->s->parts_relaxed)
+                held = compute_min_memory(b, counts);
+            uint32_t y = find_or_add_state(b, counts, held);
             counts[i]--;
             if (y == NONE) {
-                *no_memory = !b->budget->late;
+                *no_memory = !b->budget->timed_out;
                 return false;
             }
             l->step[(size_t)x * n + i] = y;
@@ -301,7 +301,7 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
     return make_lattice(shop, machine, NULL, room, budget, no_memory);
 }
 
-lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
+lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows, uint32_t machine,
                                    size_t room, lhi_budget *budget,
                                    bool *no_memory)
 {
@@ -313,17 +313,17 @@ lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
  */
 
 /* Context for paths through a lattice. */
-typedef struct way {
+typedef struct path_context {
     const lhi_lattice *l;
     const lhi_windows *w;
     lhi_budget *budget;
     uint32_t first_op[MAX_STREAMS];
-} way;
+} path_context;
 
-static way look_at(const lhi_lattice *l, const lhi_windows *w,
+static path_context make_path_context(const lhi_lattice *l, const lhi_windows *w,
                    lhi_budget *budget)
 {
-    way y = {.l = l, .w = w, .budget = budget};
+    path_context y = {.l = l, .w = w, .budget = budget};
     const lhi_machine *m = &w->shop->machines[l->machine];
     for (uint32_t i = 0; i < l->n_streams; i++)
         y.first_op[i] = w->shop->streams[m->first_stream + i].first;
@@ -331,7 +331,7 @@ static way look_at(const lhi_lattice *l, const lhi_windows *w,
 }
 
 /* Checks whether shaving still allows operation o after these counts. */
-static inline bool is_left(const way *y, uint32_t o, const uint16_t *counts)
+static inline bool is_allowed(const path_context *y, uint32_t o, const uint16_t *counts)
 {
     const lhi_windows *w = y->w;
     if (!w->low)
@@ -344,7 +344,7 @@ static inline bool is_left(const way *y, uint32_t o, const uint16_t *counts)
 }
 
 /* Returns the operation's earliest end after `now`; FAR: too late. */
-static inline int64_t step_end(const way *y, uint32_t o, int64_t now)
+static inline int64_t step_end(const path_context *y, uint32_t o, int64_t now)
 {
     const lhi_windows *w = y->w;
     int64_t start = now > w->r[o] ? now : w->r[o];
@@ -353,7 +353,7 @@ static inline int64_t step_end(const way *y, uint32_t o, int64_t now)
 }
 
 /* Forward pass: computes the earliest time for each state. */
-static void go_forward(const way *y)
+static void run_forward(const path_context *y)
 {
     const lhi_lattice *l = y->l;
     uint32_t n = l->n_streams;
@@ -361,7 +361,7 @@ static void go_forward(const way *y)
     for (uint32_t x = 0; x < l->n_states; x++)
         first[x] = FAR;
     first[0] = 0;
-    for (uint32_t x = 0; x < l->n_states && !is_late(y->budget, x); x++) {
+    for (uint32_t x = 0; x < l->n_states && !is_timed_out(y->budget, x); x++) {
         if (first[x] == FAR)
             continue;
         const uint32_t *step = l->step + (size_t)x * n;
@@ -370,7 +370,7 @@ static void go_forward(const way *y)
             if (step[i] == NONE)
                 continue;
             const uint32_t o = y->first_op[i] + counts[i];
-            if (!is_left(y, o, counts))
+            if (!is_allowed(y, o, counts))
                 continue;
             int64_t end = step_end(y, o, first[x]);
             if (end < first[step[i]])
@@ -379,13 +379,13 @@ static void go_forward(const way *y)
     }
 }
 
-typedef void use_step(const way *, lhi_windows *, uint32_t state, uint32_t slot,
+typedef void use_step(const path_context *, lhi_windows *, uint32_t state, uint32_t slot,
                       uint32_t op, int64_t end);
 
 /* Backward pass. Calls `use` for every usable step: an earliest path to its
  * state and a latest path from it are compatible. The result is undefined if
  * stopped. */
-static bool go_back(const way *y, lhi_windows *w, use_step *use)
+static bool run_backward(const path_context *y, lhi_windows *w, use_step *use)
 {
     const lhi_lattice *l = y->l;
     uint32_t n = l->n_streams;
@@ -398,7 +398,7 @@ static bool go_back(const way *y, lhi_windows *w, use_step *use)
             return false; /* the final state was not reached */
     if (first[final] == FAR)
         return false;
-    for (uint32_t x = l->n_states; x-- > 0 && !is_late(y->budget, x);) {
+    for (uint32_t x = l->n_states; x-- > 0 && !is_timed_out(y->budget, x);) {
         last[x] = x == final ? FAR : -1;
         if (first[x] == FAR)
             continue;
@@ -409,7 +409,7 @@ static bool go_back(const way *y, lhi_windows *w, use_step *use)
                 continue;
             uint32_t o = y->first_op[i] + counts[i];
             int64_t end = w->e[o] < last[step[i]] ? w->e[o] : last[step[i]];
-            if (step_end(y, o, first[x]) > end || !is_left(y, o, counts))
+            if (step_end(y, o, first[x]) > end || !is_allowed(y, o, counts))
                 continue;
             if (end - w->shop->time[o] > last[x])
                 last[x] = end - w->shop->time[o];
@@ -420,7 +420,7 @@ static bool go_back(const way *y, lhi_windows *w, use_step *use)
 }
 
 /* Widens the operation's new window by one usable step. */
-static void use_time(const way *y, lhi_windows *w, uint32_t state,
+static void use_time(const path_context *y, lhi_windows *w, uint32_t state,
                      uint32_t slot, uint32_t op, int64_t end)
 {
     (void)slot;
@@ -433,7 +433,7 @@ static void use_time(const way *y, lhi_windows *w, uint32_t state,
 }
 
 /* Updates the operation's count ranges by one usable step. */
-static void use_counts(const way *y, lhi_windows *w, uint32_t state,
+static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
                        uint32_t slot, uint32_t op, int64_t end)
 {
     (void)slot;
@@ -450,27 +450,27 @@ static void use_counts(const way *y, lhi_windows *w, uint32_t state,
 }
 
 /* Runs both passes. Returns false if no order exists, or if stopped. */
-static bool go(const way *y, lhi_windows *w, use_step *use)
+static bool run_both(const path_context *y, lhi_windows *w, use_step *use)
 {
-    go_forward(y);
-    return !y->budget->late && go_back(y, w, use) && !y->budget->late;
+    run_forward(y);
+    return !y->budget->timed_out && run_backward(y, w, use) && !y->budget->timed_out;
 }
 
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget)
 {
-    way y = look_at(lattice, windows, budget);
-    return go(&y, windows, use_time) || budget->late;
+    path_context y = make_path_context(lattice, windows, budget);
+    return run_both(&y, windows, use_time) || budget->timed_out;
 }
 
-void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows,
+void lhi_lattice_compute_counts(const lhi_lattice *lattice, lhi_windows *windows,
                         lhi_budget *budget)
 {
-    way y = look_at(lattice, windows, budget);
-    go(&y, windows, use_counts);
+    path_context y = make_path_context(lattice, windows, budget);
+    run_both(&y, windows, use_counts);
 }
 
-static void use_nothing(const way *y, lhi_windows *w, uint32_t state,
+static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
                         uint32_t slot, uint32_t op, int64_t end)
 {
     (void)y;
@@ -482,7 +482,7 @@ static void use_nothing(const way *y, lhi_windows *w, uint32_t state,
 }
 
 /* Copies the states that have a number. */
-static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
+static lhi_lattice *copy_reachable(const lhi_lattice *from, const uint32_t *number,
                               uint32_t n_live, lhi_budget *budget)
 {
     uint32_t n = from->n_streams;
@@ -497,7 +497,7 @@ static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
         return NULL;
     }
     for (uint32_t x = 0; x < from->n_states; x++) {
-        if (is_late(budget, x)) {
+        if (is_timed_out(budget, x)) {
             lhi_lattice_free(l);
             return NULL;
         }
@@ -513,30 +513,30 @@ static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
     return l;
 }
 
-lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
+lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice,
                                 lhi_windows *windows, lhi_budget *budget)
 {
-    way y = look_at(lattice, windows, budget);
+    path_context y = make_path_context(lattice, windows, budget);
     lhi_lattice *l = NULL;
     uint32_t n_live = 0;
     uint32_t *number = malloc(lattice->n_states * sizeof *number);
     if (!number)
         return NULL;
-    go(&y, windows, use_nothing);
-    for (uint32_t x = 0; x < lattice->n_states && !is_late(budget, x); x++)
+    run_both(&y, windows, ignore_step);
+    for (uint32_t x = 0; x < lattice->n_states && !is_timed_out(budget, x); x++)
         number[x] =
             windows->first[x] < FAR && windows->last[x] >= 0 ? n_live++ : NONE;
-    if (!budget->late)
-        l = copy_live(lattice, number, n_live, budget);
+    if (!budget->timed_out)
+        l = copy_reachable(lattice, number, n_live, budget);
     free(number);
     return l;
 }
 
-bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
+bool lhi_lattice_compute_latest(const lhi_lattice *lattice, lhi_windows *windows,
                       int64_t *last, lhi_budget *budget)
 {
-    way y = look_at(lattice, windows, budget);
-    bool ok = go(&y, windows, use_nothing);
+    path_context y = make_path_context(lattice, windows, budget);
+    bool ok = run_both(&y, windows, ignore_step);
     if (ok)
         memcpy(last, windows->last, lattice->n_states * sizeof *last);
     return ok;

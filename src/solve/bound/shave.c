@@ -22,7 +22,7 @@ static bool is_over(const shaver *a)
 
 /* Checks whether the windows stay non-empty with a machine's limit set to
  * `value`. Restores the windows and the limit. */
-static bool may_be(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
+static bool is_open(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
 {
     lhi_windows *w = a->w;
     const size_t size = w->shop->n_ops * sizeof *w->r;
@@ -30,7 +30,7 @@ static bool may_be(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
     memcpy(a->r, w->r, size);
     memcpy(a->e, w->e, size);
     *limit = value;
-    const bool open = lhi_windows_settle(w, m, a->budget);
+    const bool open = lhi_windows_propagate(w, m, a->budget);
     *limit = before;
     memcpy(w->r, a->r, size);
     memcpy(w->e, a->e, size);
@@ -39,12 +39,12 @@ static bool may_be(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
 
 /* Propagates a narrower limit on a machine. Returns false if no schedule
  * exists. */
-static bool take_off(shaver *a, uint32_t m)
+static bool propagate(shaver *a, uint32_t m)
 {
     a->changed = true;
-    if (!lhi_windows_settle(a->w, m, a->budget))
+    if (!lhi_windows_propagate(a->w, m, a->budget))
         return false;
-    lhi_windows_count(a->w, m, a->budget);
+    lhi_windows_compute_counts(a->w, m, a->budget);
     return true;
 }
 
@@ -53,14 +53,14 @@ static bool shave_count(shaver *a, uint32_t m, size_t at)
 {
     const uint32_t *least = &a->w->least[at], *most = &a->w->most[at];
     while (*least < *most && !is_over(a) &&
-           !may_be(a, m, &a->high[at], *least)) {
+           !is_open(a, m, &a->high[at], *least)) {
         a->low[at] = *least + 1;
-        if (!take_off(a, m))
+        if (!propagate(a, m))
             return false;
     }
-    while (*least < *most && !is_over(a) && !may_be(a, m, &a->low[at], *most)) {
+    while (*least < *most && !is_over(a) && !is_open(a, m, &a->low[at], *most)) {
         a->high[at] = *most - 1;
-        if (!take_off(a, m))
+        if (!propagate(a, m))
             return false;
     }
     return true;
@@ -73,8 +73,8 @@ static bool shave_machine(shaver *a, uint32_t m)
     const lhi_shop *s = a->w->shop;
     const lhi_machine *k = &s->machines[m];
     const uint32_t first = s->streams[k->first_stream].first;
-    const uint32_t end = first + lhi_machine_ops(s, m);
-    lhi_windows_count(a->w, m, a->budget);
+    const uint32_t end = first + lhi_machine_count_operations(s, m);
+    lhi_windows_compute_counts(a->w, m, a->budget);
     for (uint32_t o = first; o < end && !is_over(a); o++) {
         const uint32_t slot = s->streams[s->stream_of[o]].slot;
         for (uint32_t i = slot + 1; i < k->n_streams; i++)
@@ -91,14 +91,14 @@ static bool shave(shaver *a)
     do {
         a->changed = false;
         for (uint32_t m = 0; m < s->n_machines; m++)
-            if (s->machines[m].n_streams > 1 && lhi_windows_lattice(a->w, m) &&
+            if (s->machines[m].n_streams > 1 && lhi_windows_get_lattice(a->w, m) &&
                 !shave_machine(a, m))
                 return false;
     } while (a->changed && !is_over(a));
     return true;
 }
 
-lh_status lhi_shave(lhi_windows *w, uint64_t ticks, lhi_budget *budget,
+lh_status lhi_shaving_run(lhi_windows *w, uint64_t ticks, lhi_budget *budget,
                     bool *open, lh_error *err)
 {
     const size_t n = w->shop->n_ops, slots = w->slot_at[n];

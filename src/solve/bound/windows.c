@@ -19,8 +19,8 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     }
     w->slot_at[n] = slots;
     w->lattices = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
-    w->narrow = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
-    w->upto = LHI_NEW(w->mem, int64_t, s->n_machines);
+    w->pruned = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
+    w->pruned_deadline = LHI_NEW(w->mem, int64_t, s->n_machines);
     w->too_large = LHI_NEW(w->mem, int64_t, s->n_machines);
     w->r = LHI_NEW(w->mem, int64_t, n);
     w->e = LHI_NEW(w->mem, int64_t, n);
@@ -33,7 +33,7 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queued = LHI_NEW(w->mem, bool, n);
     w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
-    if (!w->lattices || !w->narrow || !w->upto || !w->too_large || !w->r ||
+    if (!w->lattices || !w->pruned || !w->pruned_deadline || !w->too_large || !w->r ||
         !w->e || !w->new_r || !w->new_e || !w->fixed || !w->least || !w->most ||
         !w->order || !w->queue || !w->queued || !w->dirty)
         return lhi_fail_nomem(err);
@@ -95,10 +95,10 @@ static void sort_operations(lhi_windows *w)
     w->n_order = n;
 }
 
-void lhi_windows_allow(lhi_windows *w, size_t states)
+void lhi_windows_set_max_states(lhi_windows *w, size_t states)
 {
-    w->live_states = states;
-    w->out_of_room = false;
+    w->max_deadline_states = states;
+    w->is_memory_limited = false;
     for (uint32_t m = 0; m < w->shop->n_machines; m++)
         w->too_large[m] = FAR;
 }
@@ -126,11 +126,11 @@ static bool make_scratch(lhi_windows *w, uint32_t n)
 
 /* Returns the bytes that a lattice may use; some machines produce far more
  * states than others. 0: a lattice no larger has failed already. */
-static size_t worth(const lhi_shop *shop, uint32_t m, size_t fair,
+static size_t compute_lattice_limit(const lhi_shop *shop, uint32_t m, size_t fair,
                     const size_t *failed)
 {
     uint32_t n = shop->machines[m].n_streams;
-    if (failed[0] && n >= failed[0] && lhi_machine_ops(shop, m) >= failed[1])
+    if (failed[0] && n >= failed[0] && lhi_machine_count_operations(shop, m) >= failed[1])
         return 0;
     size_t most = (n <= 3 ? (size_t)2000000 : 300000) * (n * 6 + 32);
     return fair < most ? fair : most;
@@ -147,19 +147,19 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     *w =
         (lhi_windows){.shop = shop, .mem = mem, .complete = true, .room = room};
     LHI_TRY(allocate(w, err));
-    lhi_windows_allow(w, 100000);
+    lhi_windows_set_max_states(w, 100000);
     fix_counts(w);
     sort_operations(w);
     *impossible = NONE;
     uint32_t most = 1;
     size_t failed[2] = {0}; /* streams, operations */
-    const bool on = lhi_is_on(budget, LHI_ENGINE_LATTICE);
+    const bool on = lhi_budget_is_engine_enabled(budget, LHI_ENGINE_LATTICE);
     const lhi_engine before =
-        on ? lhi_call_engine(budget, LHI_ENGINE_LATTICE) : budget->engine;
+        on ? lhi_budget_enter_engine(budget, LHI_ENGINE_LATTICE) : budget->engine;
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
         bool no_memory = false;
-        size_t fair = worth(shop, m, room / (shop->n_machines - m), failed);
+        size_t fair = compute_lattice_limit(shop, m, room / (shop->n_machines - m), failed);
         if (k->n_streams == 0)
             continue;
         if (fair > 0 && on)
@@ -173,7 +173,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         w->complete = w->complete && l;
         if (!l && !failed[0]) {
             failed[0] = k->n_streams;
-            failed[1] = lhi_machine_ops(shop, m);
+            failed[1] = lhi_machine_count_operations(shop, m);
         }
         if (!l)
             continue;
@@ -184,28 +184,28 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         uint32_t total = 0;
         for (uint32_t i = 0; i < k->n_streams; i++)
             total += l->counts[(size_t)(l->n_states - 1) * k->n_streams + i];
-        if (total < lhi_machine_ops(shop, m) && *impossible == NONE)
+        if (total < lhi_machine_count_operations(shop, m) && *impossible == NONE)
             *impossible = k->index;
     }
-    lhi_go_back_to(budget, before);
+    lhi_budget_restore_engine(budget, before);
     if (!make_scratch(w, most)) {
         lhi_windows_free(w);
         return lhi_fail_nomem(err);
     }
-    w->whole = w->complete;
+    w->has_full_lattices = w->complete;
     *out = w;
     return LH_OK;
 }
 
-void lhi_windows_look_again(lhi_windows *w, const lhi_windows *from)
+void lhi_windows_sync_lattices(lhi_windows *w, const lhi_windows *from)
 {
     const size_t n = w->shop->n_machines;
     memcpy(w->lattices, from->lattices, n * sizeof *w->lattices);
-    memcpy(w->narrow, from->narrow, n * sizeof *w->narrow);
-    memcpy(w->upto, from->upto, n * sizeof *w->upto);
+    memcpy(w->pruned, from->pruned, n * sizeof *w->pruned);
+    memcpy(w->pruned_deadline, from->pruned_deadline, n * sizeof *w->pruned_deadline);
 }
 
-lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
+lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
                              lhi_windows **out, lh_error *err)
 {
     const lhi_shop *s = from->shop;
@@ -215,11 +215,11 @@ lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
         return lhi_fail_nomem(err);
     *w = (lhi_windows){.shop = s,
                        .mem = mem,
-                       .whole = from->whole,
+                       .has_full_lattices = from->has_full_lattices,
                        .complete = from->complete,
-                       .beside = true};
+                       .shares_lattices = true};
     LHI_TRY(allocate(w, err));
-    lhi_windows_look_again(w, from);
+    lhi_windows_sync_lattices(w, from);
     memcpy(w->fixed, from->fixed, w->slot_at[s->n_ops] * sizeof *w->fixed);
     memcpy(w->order, from->order, s->n_ops * sizeof *w->order);
     w->n_order = from->n_order;
@@ -232,24 +232,24 @@ lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
     return LH_OK;
 }
 
-static void drop_narrow(lhi_windows *w, uint32_t m)
+static void drop_pruned(lhi_windows *w, uint32_t m)
 {
-    w->used -= lattice_bytes(w->narrow[m]);
-    lhi_lattice_free(w->narrow[m]);
-    w->narrow[m] = NULL;
+    w->used -= lattice_bytes(w->pruned[m]);
+    lhi_lattice_free(w->pruned[m]);
+    w->pruned[m] = NULL;
 }
 
 /* Drops pruned lattices that do not cover the deadline. */
-static void widen(lhi_windows *w, int64_t deadline)
+static void drop_stale_pruned(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
-        if (!w->narrow[m] || deadline <= w->upto[m])
+        if (!w->pruned[m] || deadline <= w->pruned_deadline[m])
             continue;
-        if (w->beside) {
-            w->narrow[m] = NULL;
+        if (w->shares_lattices) {
+            w->pruned[m] = NULL;
             continue;
         }
-        drop_narrow(w, m);
+        drop_pruned(w, m);
     }
 }
 
@@ -257,7 +257,7 @@ void lhi_windows_free(lhi_windows *windows)
 {
     if (!windows)
         return;
-    widen(windows, INT64_MAX);
+    drop_stale_pruned(windows, INT64_MAX);
     for (uint32_t m = 0; m < windows->shop->n_machines; m++)
         lhi_lattice_free(windows->lattices[m]);
     free(windows->first);
@@ -280,7 +280,7 @@ static void enqueue(lhi_windows *w, uint32_t o)
 }
 
 /* Raises the earliest start; false: the window is empty. */
-static bool raise(lhi_windows *w, uint32_t o, int64_t r)
+static bool raise_start(lhi_windows *w, uint32_t o, int64_t r)
 {
     if (r <= w->r[o])
         return true;
@@ -290,7 +290,7 @@ static bool raise(lhi_windows *w, uint32_t o, int64_t r)
 }
 
 /* Lowers the latest end; false: the window is empty. */
-static bool lower(lhi_windows *w, uint32_t o, int64_t e)
+static bool lower_end(lhi_windows *w, uint32_t o, int64_t e)
 {
     if (e >= w->e[o])
         return true;
@@ -300,20 +300,20 @@ static bool lower(lhi_windows *w, uint32_t o, int64_t e)
 }
 
 /* Propagates an operation's window along its stream and arcs. */
-static bool relax(lhi_windows *w, uint32_t o)
+static bool propagate_operation(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
     const lhi_stream *t = &s->streams[s->stream_of[o]];
     int64_t end = w->r[o] + s->time[o], begin = w->e[o] - s->time[o];
-    if (o + 1 < t->first + t->count && !raise(w, o + 1, end))
+    if (o + 1 < t->first + t->count && !raise_start(w, o + 1, end))
         return false;
-    if (o > t->first && !lower(w, o - 1, begin))
+    if (o > t->first && !lower_end(w, o - 1, begin))
         return false;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++)
-        if (!raise(w, s->succ[i], end + s->succ_lag[i]))
+        if (!raise_start(w, s->succ[i], end + s->succ_lag[i]))
             return false;
     for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++)
-        if (!lower(w, s->pred[i], begin - s->pred_lag[i]))
+        if (!lower_end(w, s->pred[i], begin - s->pred_lag[i]))
             return false;
     return true;
 }
@@ -343,7 +343,7 @@ static void push_back(lhi_windows *w, uint32_t o)
 
 /* Initialises the windows for a deadline and propagates streams and arcs, once
  * forward and once backward. */
-static bool begin_with(lhi_windows *w, int64_t deadline, lhi_budget *budget)
+static bool initialise_windows(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     bool ok = true;
@@ -363,23 +363,23 @@ static bool begin_with(lhi_windows *w, int64_t deadline, lhi_budget *budget)
         enqueue(w, o);
     for (uint32_t m = 0; m < s->n_machines; m++)
         w->dirty[m] = true;
-    lhi_spend(budget, s->n_ops / 32 + 1);
+    lhi_budget_spend(budget, s->n_ops / 32 + 1);
     return ok;
 }
 
 /* Propagates until the queue is empty. If stopped by the budget, leaves the
  * queue unchanged. */
-static bool settle(lhi_windows *w, lhi_budget *budget)
+static bool propagate(lhi_windows *w, lhi_budget *budget)
 {
     bool ok = true;
     for (uint32_t n = 1; w->n_queue > 0; n++) {
-        if (n % 1024 == 0 && lhi_spend(budget, 64))
+        if (n % 1024 == 0 && lhi_budget_spend(budget, 64))
             return ok;
         uint32_t o = w->queue[w->front];
         w->front = w->front + 1 == w->shop->n_ops ? 0 : w->front + 1;
         w->n_queue--;
         w->queued[o] = false;
-        ok = ok && relax(w, o);
+        ok = ok && propagate_operation(w, o);
     }
     return ok;
 }
@@ -390,7 +390,7 @@ static bool settle(lhi_windows *w, lhi_budget *budget)
 /* Returns the earliest end of the operations that must precede an operation.
  * Scheduling them by rising head is optimal. They are the first fixed[i] of
  * each stream, whose heads increase, so this is a merge. */
-static int64_t end_of_before(const lhi_windows *w, const lhi_machine *k,
+static int64_t compute_predecessor_end(const lhi_windows *w, const lhi_machine *k,
                              const uint32_t *fixed)
 {
     const lhi_shop *s = w->shop;
@@ -413,7 +413,7 @@ static int64_t end_of_before(const lhi_windows *w, const lhi_machine *k,
 /* Jackson's preemptive schedule: preemptive earliest deadline first misses a
  * deadline only if every order does. Only the front of each stream competes,
  * since it has the stream's smallest head and deadline. */
-static bool jackson(const lhi_windows *w, const lhi_machine *k)
+static bool meets_jackson_bound(const lhi_windows *w, const lhi_machine *k)
 {
     const lhi_shop *s = w->shop;
     uint32_t at[64] = {0};
@@ -455,18 +455,18 @@ static bool jackson(const lhi_windows *w, const lhi_machine *k)
 }
 
 /* Tightens a machine without a lattice: Jackson's test and predecessor sets. */
-static bool tighten_plainly(lhi_windows *w, uint32_t m)
+static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
     if (k->n_streams > 64)
         return true;
-    if (!jackson(w, k))
+    if (!meets_jackson_bound(w, k))
         return false;
     for (uint32_t i = 0; i < k->n_streams; i++) {
         const lhi_stream *t = &s->streams[k->first_stream + i];
         for (uint32_t o = t->first; o < t->first + t->count; o++)
-            if (!raise(w, o, end_of_before(w, k, w->fixed + w->slot_at[o])))
+            if (!raise_start(w, o, compute_predecessor_end(w, k, w->fixed + w->slot_at[o])))
                 return false;
     }
     return true;
@@ -475,9 +475,9 @@ static bool tighten_plainly(lhi_windows *w, uint32_t m)
 /* --- combination
  * --------------------------------------------------------------- */
 
-const lhi_lattice *lhi_windows_lattice(const lhi_windows *w, uint32_t m)
+const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *w, uint32_t m)
 {
-    return w->narrow[m] ? w->narrow[m] : w->lattices[m];
+    return w->pruned[m] ? w->pruned[m] : w->lattices[m];
 }
 
 /* Tightens one machine's windows; changes nothing if stopped. */
@@ -485,20 +485,20 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
-    if (!lhi_windows_lattice(w, m))
-        return tighten_plainly(w, m);
+    if (!lhi_windows_get_lattice(w, m))
+        return tighten_without_lattice(w, m);
     uint32_t first = s->streams[k->first_stream].first;
-    uint32_t end = first + lhi_machine_ops(s, m);
+    uint32_t end = first + lhi_machine_count_operations(s, m);
     for (uint32_t o = first; o < end; o++) {
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
-    if (!lhi_lattice_tighten(lhi_windows_lattice(w, m), w, budget))
+    if (!lhi_lattice_tighten(lhi_windows_get_lattice(w, m), w, budget))
         return false;
-    if (budget->late)
+    if (budget->timed_out)
         return true;
     for (uint32_t o = first; o < end; o++)
-        if (!raise(w, o, w->new_r[o]) || !lower(w, o, w->new_e[o]))
+        if (!raise_start(w, o, w->new_r[o]) || !lower_end(w, o, w->new_e[o]))
             return false;
     return true;
 }
@@ -506,18 +506,18 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 /* Estimates one tightening's cost, in ticks. */
 static uint64_t cost(const lhi_windows *w, uint32_t m)
 {
-    const lhi_lattice *l = lhi_windows_lattice(w, m);
+    const lhi_lattice *l = lhi_windows_get_lattice(w, m);
     return l ? (uint64_t)l->n_states * l->n_streams / 64 + 1
-             : lhi_machine_ops(w->shop, m);
+             : lhi_machine_count_operations(w->shop, m);
 }
 
 /* Propagates precedence and machines to a fixpoint. */
-static bool settle_machines(lhi_windows *w, lhi_budget *budget)
+static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     for (bool changed = true; changed;) {
         changed = false;
-        if (!settle(w, budget))
+        if (!propagate(w, budget))
             return false;
         for (uint32_t m = 0; m < s->n_machines; m++) {
             if (!w->dirty[m])
@@ -531,11 +531,11 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
             if (budget->stop)
                 return true;
             /* The machine's own tightening does not make it dirty again. */
-            if (lhi_windows_lattice(w, m))
+            if (lhi_windows_get_lattice(w, m))
                 w->dirty[m] = false;
-            if (!settle(w, budget))
+            if (!propagate(w, budget))
                 return false;
-            if (lhi_spend(budget, cost(w, m)))
+            if (lhi_budget_spend(budget, cost(w, m)))
                 return true;
         }
     }
@@ -544,51 +544,51 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
 
 /* Builds a deadline lattice for a machine whose full lattice is too large.
  * Returns true on success. */
-static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
+static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
                       lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     bool no_memory = false;
-    if (w->beside || lhi_windows_lattice(w, m) ||
+    if (w->shares_lattices || lhi_windows_get_lattice(w, m) ||
         s->machines[m].n_streams < 2 || deadline >= w->too_large[m] ||
-        !lhi_is_on(budget, LHI_ENGINE_LIVE))
+        !lhi_budget_is_engine_enabled(budget, LHI_ENGINE_LIVE))
         return false;
-    const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_LIVE);
+    const lhi_engine before = lhi_budget_enter_engine(budget, LHI_ENGINE_LIVE);
     /* Pruning releases most of it. */
     size_t used = w->used + w->scratch * 2 * sizeof *w->first;
     size_t all = w->room + w->room / 2;
     size_t room = all > used ? (all - used) / 3 * 2 : 0;
-    size_t most = w->live_states * (s->machines[m].n_streams * 6 + 40);
-    w->narrow[m] = lhi_lattice_make_live(w, m, room < most ? room : most,
+    size_t most = w->max_deadline_states * (s->machines[m].n_streams * 6 + 40);
+    w->pruned[m] = lhi_lattice_make_for_deadline(w, m, room < most ? room : most,
                                          budget, &no_memory);
-    lhi_go_back_to(budget, before);
-    if (!w->narrow[m]) {
+    lhi_budget_restore_engine(budget, before);
+    if (!w->pruned[m]) {
         if (!no_memory && !budget->stop) {
             w->too_large[m] = deadline;
-            w->out_of_room = w->out_of_room || room < most;
+            w->is_memory_limited = w->is_memory_limited || room < most;
         }
         return false;
     }
-    w->upto[m] = deadline;
-    w->used += lattice_bytes(w->narrow[m]);
-    if (make_scratch(w, w->narrow[m]->n_states))
+    w->pruned_deadline[m] = deadline;
+    w->used += lattice_bytes(w->pruned[m]);
+    if (make_scratch(w, w->pruned[m]->n_states))
         return true;
-    drop_narrow(w, m);
+    drop_pruned(w, m);
     return false;
 }
 
 /* Prunes one lattice. Returns false if out of memory, or stopped. */
-static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
+static bool prune_machine(lhi_windows *w, uint32_t m, int64_t deadline,
                        bool for_good, lhi_budget *budget)
 {
-    lhi_lattice *l = lhi_lattice_narrow(lhi_windows_lattice(w, m), w, budget);
+    lhi_lattice *l = lhi_lattice_prune(lhi_windows_get_lattice(w, m), w, budget);
     if (!l)
         return false;
-    drop_narrow(w, m);
+    drop_pruned(w, m);
     w->used += lattice_bytes(l);
     if (!for_good || !w->lattices[m]) {
-        w->narrow[m] = l;
-        w->upto[m] = deadline;
+        w->pruned[m] = l;
+        w->pruned_deadline[m] = deadline;
         return true;
     }
     w->used -= lattice_bytes(w->lattices[m]);
@@ -600,25 +600,25 @@ static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
 bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
-    widen(w, deadline);
-    bool ok = begin_with(w, deadline, budget);
-    ok = ok && settle_machines(w, budget);
+    drop_stale_pruned(w, deadline);
+    bool ok = initialise_windows(w, deadline, budget);
+    ok = ok && propagate_machines(w, budget);
     for (uint32_t m = 0; ok && !budget->stop && m < s->n_machines; m++) {
-        if (!make_live(w, m, deadline, budget)) {
+        if (!make_deadline_lattice(w, m, deadline, budget)) {
             if (w->strict && s->machines[m].n_streams > 1 &&
-                !lhi_windows_lattice(w, m))
+                !lhi_windows_get_lattice(w, m))
                 break;
             continue;
         }
-        ok = tighten(w, m, budget) && settle_machines(w, budget);
+        ok = tighten(w, m, budget) && propagate_machines(w, budget);
         /* Without memory for a copy the lattice stays unpruned. */
         if (ok && !budget->stop)
-            (void)narrow_one(w, m, deadline, false, budget);
+            (void)prune_machine(w, m, deadline, false, budget);
     }
     w->complete = true;
     for (uint32_t m = 0; m < s->n_machines; m++)
         w->complete = w->complete && (s->machines[m].n_streams < 2 ||
-                                      lhi_windows_lattice(w, m));
+                                      lhi_windows_get_lattice(w, m));
     return ok;
 }
 
@@ -631,24 +631,24 @@ bool lhi_windows_set_strictly(lhi_windows *w, int64_t deadline,
     return open;
 }
 
-bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,
+bool lhi_windows_prune(lhi_windows *w, int64_t deadline, bool for_good,
                         lhi_budget *budget)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
-        if (lhi_windows_lattice(w, m) &&
-            !narrow_one(w, m, deadline, for_good, budget))
-            return budget->late;
-        if (lhi_spend(budget, cost(w, m)))
+        if (lhi_windows_get_lattice(w, m) &&
+            !prune_machine(w, m, deadline, for_good, budget))
+            return budget->timed_out;
+        if (lhi_budget_spend(budget, cost(w, m)))
             break;
     }
     return true;
 }
 
-bool lhi_windows_settle(lhi_windows *w, uint32_t m, lhi_budget *budget)
+bool lhi_windows_propagate(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     w->dirty[m] = true;
-    if (settle_machines(w, budget) && !budget->stop)
+    if (propagate_machines(w, budget) && !budget->stop)
         return true;
     /* Leave no pending work for the next call. */
     memset(w->queued, 0, s->n_ops * sizeof *w->queued);
@@ -657,22 +657,22 @@ bool lhi_windows_settle(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return budget->stop;
 }
 
-void lhi_windows_count(lhi_windows *w, uint32_t m, lhi_budget *budget)
+void lhi_windows_compute_counts(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     const uint32_t first = s->streams[s->machines[m].first_stream].first;
-    const size_t end = w->slot_at[first + lhi_machine_ops(s, m)];
+    const size_t end = w->slot_at[first + lhi_machine_count_operations(s, m)];
     for (size_t at = w->slot_at[first]; at < end; at++) {
         w->least[at] = UINT32_MAX;
         w->most[at] = 0;
     }
-    if (lhi_windows_lattice(w, m) && !budget->late)
-        lhi_lattice_counts(lhi_windows_lattice(w, m), w, budget);
+    if (lhi_windows_get_lattice(w, m) && !budget->timed_out)
+        lhi_lattice_compute_counts(lhi_windows_get_lattice(w, m), w, budget);
 }
 
-void lhi_windows_counts(lhi_windows *w, lhi_budget *budget)
+void lhi_windows_compute_all_counts(lhi_windows *w, lhi_budget *budget)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++)
         if (w->shop->machines[m].n_streams > 0)
-            lhi_windows_count(w, m, budget);
+            lhi_windows_compute_counts(w, m, budget);
 }

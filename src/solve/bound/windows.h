@@ -20,12 +20,12 @@ typedef struct lhi_windows {
     const lhi_shop *shop;
     lhi_arena *mem;
     lhi_lattice **lattices; /* per machine; NULL: none, or too large */
-    lhi_lattice **narrow;   /* pruned lattices, valid up to ... */
-    int64_t *upto;          /* ... this deadline; -1: none */
-    size_t live_states;     /* max. states in a deadline lattice */
+    lhi_lattice **pruned;   /* pruned lattices, valid up to ... */
+    int64_t *pruned_deadline;          /* ... this deadline; -1: none */
+    size_t max_deadline_states;     /* max. states in a deadline lattice */
     int64_t *too_large;     /* smallest deadline whose lattice did not fit */
     uint32_t tries;         /* attempts to build all for a long deadline */
-    bool out_of_room;       /* .. because of `room`, not the state limit */
+    bool is_memory_limited;       /* .. because of `room`, not the state limit */
     size_t room, used;      /* lattice memory: limit and use, bytes */
     int64_t *first, *last;  /* scratch per state: earliest, latest time */
     uint32_t scratch;       /* capacity of the two, in states */
@@ -43,10 +43,10 @@ typedef struct lhi_windows {
     uint32_t *queue; /* ring buffer of operations */
     bool *queued, *dirty;
     uint32_t front, n_queue;
-    bool near;     /* least and most hold for all machines, restricted to a
+    bool restricted_counts;     /* least and most hold for all machines, restricted to a
                     * schedule's neighbourhood */
-    bool whole;    /* every machine has its full lattice */
-    bool beside;   /* lattices are borrowed */
+    bool has_full_lattices;    /* every machine has its full lattice */
+    bool shares_lattices;   /* lattices are borrowed */
     bool strict;   /* stop building deadline lattices after one is too large */
     bool complete; /* every machine with an open order had its lattice when the
                     * windows were last set */
@@ -64,16 +64,16 @@ void lhi_windows_free(lhi_windows *windows);
 
 /* Sets the maximum number of states (default 100000) in a deadline lattice,
  * which is built for a machine without a full lattice. */
-void lhi_windows_allow(lhi_windows *windows, size_t states);
+void lhi_windows_set_max_states(lhi_windows *windows, size_t states);
 
 /* Creates windows that share the lattices of `from`, which must not change
  * while they are in use. They build no lattices and skip pruned ones if the
  * deadline exceeds theirs. They live in `mem` and need no lhi_windows_free().
  */
-lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
+lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
                              lhi_windows **out, lh_error *err);
 /* Shares all current lattices of `from` again. */
-void lhi_windows_look_again(lhi_windows *beside, const lhi_windows *from);
+void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 
 /* Computes the windows for "done by the deadline". false: no schedule meets it.
  * Returns true if stopped by the budget. */
@@ -88,23 +88,23 @@ bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
  * `for_good`: later deadlines will not exceed it; otherwise a longer deadline
  * restores the states. false: out of memory. If stopped by the budget it
  * returns true and some machines stay unpruned. */
-bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
+bool lhi_windows_prune(lhi_windows *windows, int64_t deadline, bool for_good,
                         lhi_budget *budget);
 
 /* Returns a machine's current lattice, or NULL. */
-const lhi_lattice *lhi_windows_lattice(const lhi_windows *windows,
+const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *windows,
                                        uint32_t machine);
 
 /* Propagates to a fixpoint after a limit on a machine's counts has changed.
  * false: no schedule. Returns true if stopped by the budget. */
-bool lhi_windows_settle(lhi_windows *windows, uint32_t machine,
+bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
                         lhi_budget *budget);
 
 /* Computes `least` and `most` from the current windows; undefined if out of
  * time. */
-void lhi_windows_counts(lhi_windows *windows, lhi_budget *budget);
+void lhi_windows_compute_all_counts(lhi_windows *windows, lhi_budget *budget);
 /* The same for one machine. */
-void lhi_windows_count(lhi_windows *windows, uint32_t machine,
+void lhi_windows_compute_counts(lhi_windows *windows, uint32_t machine,
                        lhi_budget *budget);
 
 #endif

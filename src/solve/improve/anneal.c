@@ -11,7 +11,7 @@
 
 /* Annealing state. */
 typedef struct annealer {
-    lhi_words *w;
+    lhi_machine_orders *w;
     uint64_t rng;
     uint32_t *before; /* segment before the move */
     uint32_t *count;  /* per slot */
@@ -32,7 +32,7 @@ static uint64_t draw(annealer *a) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-static uint32_t below(annealer *a, uint32_t n)
+static uint32_t draw_below(annealer *a, uint32_t n)
 {
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
@@ -77,7 +77,7 @@ static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
 }
 
 /* Restores index order among operations of the same stream after a move. */
-static void renumber(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
+static void restore_stream_order(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
 {
     const lhi_shop *s = a->w->shop;
     uint32_t *order = a->w->order[m];
@@ -97,7 +97,7 @@ static void renumber(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
 }
 
 /* Moves one element from position `from` to position `to`. */
-static void shift(uint32_t *order, uint32_t from, uint32_t to)
+static void move_element(uint32_t *order, uint32_t from, uint32_t to)
 {
     uint32_t o = order[from];
     if (from > to)
@@ -108,9 +108,9 @@ static void shift(uint32_t *order, uint32_t from, uint32_t to)
 }
 
 /* Collects the machine arcs on one random critical path. */
-static void find_arcs(annealer *a)
+static void find_critical_arcs(annealer *a)
 {
-    lhi_words *w = a->w;
+    lhi_machine_orders *w = a->w;
     const lhi_shop *s = w->shop;
     uint32_t o = NONE;
     int64_t last = -1;
@@ -144,15 +144,15 @@ static void find_arcs(annealer *a)
 }
 
 /* Applies a random valid move; false: none found. */
-static bool propose(annealer *a, move *out)
+static bool apply_random_move(annealer *a, move *out)
 {
-    lhi_words *w = a->w;
-    uint32_t o = a->arcs[below(a, a->n_arcs)];
+    lhi_machine_orders *w = a->w;
+    uint32_t o = a->arcs[draw_below(a, a->n_arcs)];
     uint32_t m = w->shop->streams[w->shop->stream_of[o]].machine;
     uint32_t k = w->at[o], n = w->n[m], far = 1;
     while (far < n && draw(a) & 1)
         far *= 2;
-    far = far > 1 ? far / 2 + below(a, far / 2 + 1) : 1;
+    far = far > 1 ? far / 2 + draw_below(a, far / 2 + 1) : 1;
     bool left = draw(a) & 1;
     for (; far > 0; far /= 2) {
         uint32_t from = left ? k : k - 1;
@@ -160,8 +160,8 @@ static bool propose(annealer *a, move *out)
                            : (k - 1 + far < n ? k - 1 + far : n - 1);
         uint32_t lo = left ? to : from, hi = left ? from : to;
         memcpy(a->before, w->order[m] + lo, (hi - lo + 1) * sizeof(uint32_t));
-        shift(w->order[m], from, to);
-        renumber(a, m, lo, hi);
+        move_element(w->order[m], from, to);
+        restore_stream_order(a, m, lo, hi);
         if (is_valid(a, m, lo, hi)) {
             *out = (move){m, lo, hi};
             return true;
@@ -172,41 +172,41 @@ static bool propose(annealer *a, move *out)
 }
 
 /* Undoes a move. */
-static void take_back(annealer *a, const move *mv)
+static void undo_move(annealer *a, const move *mv)
 {
     memcpy(a->w->order[mv->machine] + mv->from, a->before,
            (mv->to - mv->from + 1) * sizeof(uint32_t));
-    lhi_words_follow(a->w, mv->machine);
+    lhi_machine_orders_update_followers(a->w, mv->machine);
 }
 
 /* Runs the annealing loop with a geometric cooling schedule. */
-static void cool(annealer *a, lhi_words *best, int64_t *best_time,
-                 const lhi_anneal *how, lhi_budget *budget)
+static void run_annealing(annealer *a, lhi_machine_orders *best, int64_t *best_time,
+                 const lhi_annealing_options *how, lhi_budget *budget)
 {
     const uint64_t each = a->w->shop->n_ops / 128 + 1;
     const uint64_t steps = how->ticks / each / 64 + 1;
-    int64_t now = lhi_words_time(a->w), heat = how->hot * 1024;
-    find_arcs(a);
+    int64_t now = lhi_machine_orders_evaluate(a->w), heat = how->hot * 1024;
+    find_critical_arcs(a);
     for (uint32_t stage = 0; stage < 64; stage++) {
         for (uint64_t i = 0; i < steps; i++) {
             move mv;
             if (*best_time <= how->target || a->n_arcs == 0 ||
-                lhi_spend(budget, each))
+                lhi_budget_spend(budget, each))
                 return;
-            if (!propose(a, &mv))
+            if (!apply_random_move(a, &mv))
                 continue;
-            lhi_words_follow(a->w, mv.machine);
-            int64_t time = lhi_words_time(a->w);
+            lhi_machine_orders_update_followers(a->w, mv.machine);
+            int64_t time = lhi_machine_orders_evaluate(a->w);
             int64_t allowed = heat / 1024 * draw_exponential(a) / 1024;
             if (time < 0 || time - now > allowed) {
-                take_back(a, &mv);
+                undo_move(a, &mv);
                 continue;
             }
             now = time;
-            find_arcs(a);
+            find_critical_arcs(a);
             if (now < *best_time) {
                 *best_time = now;
-                lhi_words_copy(best, a->w);
+                lhi_machine_orders_copy(best, a->w);
             }
         }
         /* 0.95^64 is about 1/27. */
@@ -216,8 +216,8 @@ static void cool(annealer *a, lhi_words *best, int64_t *best_time,
     }
 }
 
-lh_status lhi_words_anneal(lhi_words *words, lhi_words *best,
-                           int64_t *best_time, const lhi_anneal *how,
+lh_status lhi_annealing_run(lhi_machine_orders *words, lhi_machine_orders *best,
+                           int64_t *best_time, const lhi_annealing_options *how,
                            lhi_budget *budget, lhi_arena *mem, lh_error *err)
 {
     uint32_t n = words->shop->n_ops;
@@ -230,7 +230,7 @@ lh_status lhi_words_anneal(lhi_words *words, lhi_words *best,
         lhi_arena_rewind(mem, mark);
         return lhi_fail_nomem(err);
     }
-    cool(&a, best, best_time, how, budget);
+    run_annealing(&a, best, best_time, how, budget);
     lhi_arena_rewind(mem, mark);
     return LH_OK;
 }

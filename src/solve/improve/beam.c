@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* A partial schedule. */
-typedef struct partial {
+typedef struct partial_gradient {
     int64_t *ready;   /* per operation: arrival of its inputs */
     uint16_t *waits;  /* per operation: pending inputs */
     int64_t *free_at; /* per machine */
@@ -35,32 +35,32 @@ typedef struct beam {
     const lhi_lattice **lattice;
     int64_t **last; /* per machine and state */
     uint32_t width, n_now, n_children, n_past;
-    partial *now, *then;
+    partial *now, *next;
     child *children;
     uint32_t *past_op, *past_parent;
     int64_t mean;
     uint32_t most_children; /* per partial schedule */
-    uint64_t *put_off;      /* per machine: bit mask of streams */
+    uint64_t *postponed;      /* per machine: bit mask of streams */
 } beam;
 
 /* Maximum number of machines, per partial schedule, that may postpone
  * memory-allocating operations. */
-enum { MOST_PUT_OFF = 12, MOST_NEXT = 16 };
+enum { MAX_POSTPONED = 12, MAX_SUCCESSORS = 16 };
 
 /* Returns the penalty for a slack: small slacks cost most. */
-static int64_t penalty(const beam *b, int64_t slack)
+static int64_t compute_penalty(const beam *b, int64_t slack)
 {
-    int64_t share = b->mean * 4096 / (lhi_most(slack, 0) + b->mean);
+    int64_t share = b->mean * 4096 / (lhi_max_int64(slack, 0) + b->mean);
     return share * share;
 }
 
-static uint32_t machine_of(const beam *b, uint32_t op)
+static uint32_t get_machine(const beam *b, uint32_t op)
 {
     return b->s->streams[b->s->stream_of[op]].machine;
 }
 
 /* Returns an operation's end if it ran next; FAR: it cannot. */
-static int64_t end_of(const beam *b, const partial *p, uint32_t m,
+static int64_t compute_end(const beam *b, const partial *p, uint32_t m,
                       uint32_t slot, uint32_t *op, uint32_t *to)
 {
     const lhi_lattice *l = b->lattice[m];
@@ -73,13 +73,13 @@ static int64_t end_of(const beam *b, const partial *p, uint32_t m,
           l->counts[at];
     if (p->waits[*op] > 0)
         return FAR;
-    int64_t end = lhi_most(p->free_at[m], p->ready[*op]) + b->s->time[*op];
+    int64_t end = lhi_max_int64(p->free_at[m], p->ready[*op]) + b->s->time[*op];
     return end <= b->last[m][*to] && end <= b->w->e[*op] ? end : FAR;
 }
 
 /* Finds the machine on which an operation could end first, and when; false:
  * none. */
-static bool next_machine(const beam *b, const partial *p, uint32_t *machine,
+static bool find_next_machine(const beam *b, const partial *p, uint32_t *machine,
                          int64_t *first)
 {
     *first = FAR;
@@ -87,9 +87,9 @@ static bool next_machine(const beam *b, const partial *p, uint32_t *machine,
         for (uint32_t i = 0; b->lattice[m] && i < b->lattice[m]->n_streams;
              i++) {
             uint32_t op, to;
-            if (b->put_off[m] >> i & 1)
+            if (b->postponed[m] >> i & 1)
                 continue;
-            int64_t end = end_of(b, p, m, i, &op, &to);
+            int64_t end = compute_end(b, p, m, i, &op, &to);
             if (end < *first) {
                 *first = end;
                 *machine = m;
@@ -108,23 +108,23 @@ static bool is_done(const beam *b, const partial *p, uint32_t op)
 
 /* Returns a lower bound on an operation's start: all its predecessors run as
  * soon as their own machine is free. */
-static int64_t start_of(const beam *b, const partial *p, uint32_t op)
+static int64_t compute_start_bound(const beam *b, const partial *p, uint32_t op)
 {
     const lhi_shop *s = b->s;
-    int64_t start = lhi_most(p->ready[op], p->free_at[machine_of(b, op)]);
+    int64_t start = lhi_max_int64(p->ready[op], p->free_at[get_machine(b, op)]);
     if (p->waits[op] == 0)
         return start;
     for (uint32_t i = s->pred_at[op]; i < s->pred_at[op + 1]; i++) {
         uint32_t q = s->pred[i];
         if (!is_done(b, p, q))
-            start = lhi_most(start,
-                             start_of(b, p, q) + s->time[q] + s->pred_lag[i]);
+            start = lhi_max_int64(start,
+                             compute_start_bound(b, p, q) + s->time[q] + s->pred_lag[i]);
     }
     return start;
 }
 
 /* Returns the slack of a machine's best next step. */
-static int64_t slack_of(const beam *b, const partial *p, uint32_t m)
+static int64_t compute_slack(const beam *b, const partial *p, uint32_t m)
 {
     const lhi_lattice *l = b->lattice[m];
     const uint32_t *step = l->step + (size_t)p->state[m] * l->n_streams;
@@ -140,36 +140,36 @@ static int64_t slack_of(const beam *b, const partial *p, uint32_t m)
         due = due < b->w->e[op] ? due : b->w->e[op];
         if (due - b->s->time[op] <= most)
             continue;
-        int64_t left = due - b->s->time[op] - start_of(b, p, op);
+        int64_t left = due - b->s->time[op] - compute_start_bound(b, p, op);
         most = left > most ? left : most;
     }
     return most;
 }
 
 /* Rates a step by the remaining slack on all machines; FAR: infeasible. */
-static int64_t judge(const beam *b, partial *p, const child *c)
+static int64_t rate_step(const beam *b, partial *p, const child *c)
 {
     const lhi_shop *s = b->s;
-    uint32_t machine = machine_of(b, c->op), state = p->state[machine];
+    uint32_t machine = get_machine(b, c->op), state = p->state[machine];
     int64_t score = 0, free_at = p->free_at[machine];
-    int64_t kept[MOST_NEXT];
+    int64_t kept[MAX_SUCCESSORS];
     uint32_t first = s->succ_at[c->op], n = s->succ_at[c->op + 1] - first;
-    if (n > MOST_NEXT)
+    if (n > MAX_SUCCESSORS)
         return FAR;
     p->state[machine] = c->to;
     p->free_at[machine] = c->end;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t o = s->succ[first + i];
         kept[i] = p->ready[o];
-        p->ready[o] = lhi_most(p->ready[o], c->end + s->succ_lag[first + i]);
+        p->ready[o] = lhi_max_int64(p->ready[o], c->end + s->succ_lag[first + i]);
         p->waits[o]--;
     }
     for (uint32_t m = 0; m < s->n_machines && score < FAR; m++) {
-        int64_t slack = b->lattice[m] ? slack_of(b, p, m) : FAR;
+        int64_t slack = b->lattice[m] ? compute_slack(b, p, m) : FAR;
         if (slack < 0)
             score = FAR;
         else if (slack < FAR)
-            score += penalty(b, slack);
+            score += compute_penalty(b, slack);
     }
     for (uint32_t i = n; i-- > 0;) {
         uint32_t o = s->succ[first + i];
@@ -189,7 +189,7 @@ static uint64_t mix(uint64_t h, uint64_t x)
 
 /* Adds a child for every operation on machine m that could start before any
  * operation there could end. Returns the streams that allocate memory. */
-static uint64_t branch_on(beam *b, uint32_t parent, uint32_t m, int64_t first)
+static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m, int64_t first)
 {
     partial *p = &b->now[parent];
     uint64_t rest = 0, taking = 0;
@@ -198,14 +198,14 @@ static uint64_t branch_on(beam *b, uint32_t parent, uint32_t m, int64_t first)
             rest += mix(mix(k + 1, p->state[k]), (uint64_t)p->free_at[k]);
     for (uint32_t i = 0; i < b->lattice[m]->n_streams; i++) {
         child c = {.parent = parent};
-        if (b->put_off[m] >> i & 1)
+        if (b->postponed[m] >> i & 1)
             continue;
-        c.end = end_of(b, p, m, i, &c.op, &c.to);
+        c.end = compute_end(b, p, m, i, &c.op, &c.to);
         if (c.end == FAR || c.end - b->s->time[c.op] >= first)
             continue;
         if (b->s->memory[c.op] > 0)
             taking |= UINT64_C(1) << i;
-        c.score = judge(b, p, &c);
+        c.score = rate_step(b, p, &c);
         if (c.score == FAR)
             continue;
         c.hash = rest + mix(mix(m + 1, c.to), (uint64_t)c.end);
@@ -216,22 +216,22 @@ static uint64_t branch_on(beam *b, uint32_t parent, uint32_t m, int64_t first)
 
 /* Expands a partial schedule. Running a memory-allocating operation as early as
  * possible is not always best, so other machines are expanded too. */
-static void branch(beam *b, uint32_t parent)
+static void expand(beam *b, uint32_t parent)
 {
     uint32_t m = 0;
     int64_t first;
-    memset(b->put_off, 0, b->s->n_machines * sizeof *b->put_off);
-    for (uint32_t i = 0; i < MOST_PUT_OFF; i++) {
-        if (!next_machine(b, &b->now[parent], &m, &first))
+    memset(b->postponed, 0, b->s->n_machines * sizeof *b->postponed);
+    for (uint32_t i = 0; i < MAX_POSTPONED; i++) {
+        if (!find_next_machine(b, &b->now[parent], &m, &first))
             return;
-        uint64_t taking = branch_on(b, parent, m, first);
+        uint64_t taking = expand_machine(b, parent, m, first);
         if (taking == 0)
             return;
-        b->put_off[m] |= taking;
+        b->postponed[m] |= taking;
     }
 }
 
-static int by_score(const void *x, const void *y)
+static int compare_scores(const void *x, const void *y)
 {
     const child *a = x, *b = y;
     if (a->score != b->score)
@@ -251,17 +251,17 @@ static void copy_partial(const beam *b, partial *to, const partial *from)
 }
 
 /* Copies a child's parent and applies the step. */
-static void take_step(beam *b, const child *c, partial *to)
+static void apply_step(beam *b, const child *c, partial *to)
 {
     const lhi_shop *s = b->s;
     const partial *from = &b->now[c->parent];
-    uint32_t m = machine_of(b, c->op);
+    uint32_t m = get_machine(b, c->op);
     copy_partial(b, to, from);
     to->state[m] = c->to;
     to->free_at[m] = c->end;
     for (uint32_t i = s->succ_at[c->op]; i < s->succ_at[c->op + 1]; i++) {
         uint32_t o = s->succ[i];
-        to->ready[o] = lhi_most(to->ready[o], c->end + s->succ_lag[i]);
+        to->ready[o] = lhi_max_int64(to->ready[o], c->end + s->succ_lag[i]);
         to->waits[o]--;
     }
     b->past_op[b->n_past] = c->op;
@@ -273,16 +273,16 @@ static void take_step(beam *b, const child *c, partial *to)
 static void select_best(beam *b)
 {
     uint32_t n = 0;
-    qsort(b->children, b->n_children, sizeof *b->children, by_score);
+    qsort(b->children, b->n_children, sizeof *b->children, compare_scores);
     for (uint32_t i = 0; i < b->n_children && n < b->width; i++) {
         const child *c = &b->children[i];
         if (i > 0 && c[-1].score == c->score && c[-1].hash == c->hash)
             continue;
-        take_step(b, c, &b->then[n++]);
+        apply_step(b, c, &b->next[n++]);
     }
     partial *old = b->now;
-    b->now = b->then;
-    b->then = old;
+    b->now = b->next;
+    b->next = old;
     b->n_now = n;
 }
 
@@ -308,16 +308,16 @@ static bool allocate(beam *b)
     size_t past = (size_t)s->n_ops * b->width;
     b->lattice = LHI_NEW(b->mem, const lhi_lattice *, s->n_machines);
     b->last = LHI_NEW(b->mem, int64_t *, s->n_machines);
-    b->put_off = LHI_NEW(b->mem, uint64_t, s->n_machines);
+    b->postponed = LHI_NEW(b->mem, uint64_t, s->n_machines);
     b->children = LHI_NEW(b->mem, child, (size_t)b->width * b->most_children);
     b->past_op = LHI_NEW(b->mem, uint32_t, past);
     b->past_parent = LHI_NEW(b->mem, uint32_t, past);
-    if (!b->lattice || !b->last || !b->put_off || !b->children || !b->past_op ||
+    if (!b->lattice || !b->last || !b->postponed || !b->children || !b->past_op ||
         !b->past_parent || !make_partials(b, &b->now) ||
-        !make_partials(b, &b->then))
+        !make_partials(b, &b->next))
         return false;
     for (uint32_t m = 0; m < s->n_machines; m++) {
-        b->lattice[m] = lhi_windows_lattice(b->w, m);
+        b->lattice[m] = lhi_windows_get_lattice(b->w, m);
         if (!b->lattice[m])
             continue;
         b->last[m] = LHI_NEW(b->mem, int64_t, b->lattice[m]->n_states);
@@ -328,7 +328,7 @@ static bool allocate(beam *b)
 }
 
 /* Initialises the empty schedule and the latest departure times. */
-static bool put_first_partial(beam *b, lhi_budget *budget)
+static bool initialise_partial(beam *b, lhi_budget *budget)
 {
     const lhi_shop *s = b->s;
     partial *p = &b->now[0];
@@ -342,58 +342,58 @@ static bool put_first_partial(beam *b, lhi_budget *budget)
     for (uint32_t m = 0; m < s->n_machines; m++) {
         if (!b->lattice[m])
             continue;
-        if (!lhi_lattice_last(b->lattice[m], b->w, b->last[m], budget))
+        if (!lhi_lattice_compute_latest(b->lattice[m], b->w, b->last[m], budget))
             return false;
     }
     return true;
 }
 
 /* Runs one step per operation; false: no schedule, or stopped. */
-static bool run_all(beam *b, lhi_budget *budget)
+static bool run_steps(beam *b, lhi_budget *budget)
 {
     for (uint32_t k = 0; k < b->s->n_ops; k++) {
         b->n_children = 0;
         for (uint32_t i = 0; i < b->n_now; i++)
-            branch(b, i);
+            expand(b, i);
         if (b->n_children == 0)
             return false;
         select_best(b);
-        if (lhi_spend(budget, 1 + (uint64_t)b->n_now * b->s->n_machines / 3))
+        if (lhi_budget_spend(budget, 1 + (uint64_t)b->n_now * b->s->n_machines / 3))
             return false;
     }
     return true;
 }
 
 /* Writes the best schedule's orders, from its last step backward. */
-static void take_orders(const beam *b, lhi_words *out)
+static void write_orders(const beam *b, lhi_machine_orders *out)
 {
     const lhi_shop *s = b->s;
     memcpy(out->next, out->n, s->n_machines * sizeof *out->next);
     for (uint32_t x = b->now[0].past; x != NONE; x = b->past_parent[x]) {
-        uint32_t o = b->past_op[x], m = machine_of(b, o);
+        uint32_t o = b->past_op[x], m = get_machine(b, o);
         out->order[m][--out->next[m]] = o;
     }
 }
 
 /* Checks that every machine has a lattice and none follows another. */
-static bool is_fit(const lhi_windows *w)
+static bool is_applicable(const lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
     for (uint32_t m = 0; m < s->n_machines; m++)
         if (s->machines[m].leader != NONE || s->machines[m].n_streams > 64 ||
-            (s->machines[m].n_streams > 0 && !lhi_windows_lattice(w, m)))
+            (s->machines[m].n_streams > 0 && !lhi_windows_get_lattice(w, m)))
             return false;
     return true;
 }
 
 /* Returns the beam width that fits into `room` bytes. */
-static uint32_t width_for(const beam *b, size_t room)
+static uint32_t compute_width(const beam *b, size_t room)
 {
     const lhi_shop *s = b->s;
     size_t fixed = 0;
     for (uint32_t m = 0; m < s->n_machines; m++)
-        if (lhi_windows_lattice(b->w, m))
-            fixed += lhi_windows_lattice(b->w, m)->n_states * sizeof(int64_t);
+        if (lhi_windows_get_lattice(b->w, m))
+            fixed += lhi_windows_get_lattice(b->w, m)->n_states * sizeof(int64_t);
     size_t each =
         b->most_children * sizeof(child) +
         s->n_ops * 2 * (sizeof(int64_t) + sizeof(uint16_t) + sizeof(uint32_t)) +
@@ -403,18 +403,18 @@ static uint32_t width_for(const beam *b, size_t room)
     return fits < b->width ? (uint32_t)fits : b->width;
 }
 
-lh_status lhi_words_beam(lhi_windows *windows, uint32_t width, size_t room,
-                         lhi_words *out, bool *ok, lhi_budget *budget,
+lh_status lhi_beam_search_run(lhi_windows *windows, uint32_t width, size_t room,
+                         lhi_machine_orders *out, bool *ok, lhi_budget *budget,
                          lh_error *err)
 {
     beam b = {.s = windows->shop, .w = windows, .width = width};
     *ok = false;
-    if (!is_fit(windows))
+    if (!is_applicable(windows))
         return LH_OK;
     for (uint32_t m = 0; m < b.s->n_machines; m++)
-        if (b.s->machines[m].n_streams * MOST_PUT_OFF > b.most_children)
-            b.most_children = b.s->machines[m].n_streams * MOST_PUT_OFF;
-    b.width = width_for(&b, room);
+        if (b.s->machines[m].n_streams * MAX_POSTPONED > b.most_children)
+            b.most_children = b.s->machines[m].n_streams * MAX_POSTPONED;
+    b.width = compute_width(&b, room);
     if (b.width == 0)
         return LH_OK;
     b.mem = lhi_arena_make(0);
@@ -424,9 +424,9 @@ lh_status lhi_words_beam(lhi_windows *windows, uint32_t width, size_t room,
         lhi_arena_free(b.mem);
         return lhi_fail_nomem(err);
     }
-    *ok = put_first_partial(&b, budget) && run_all(&b, budget);
+    *ok = initialise_partial(&b, budget) && run_steps(&b, budget);
     if (*ok)
-        take_orders(&b, out);
+        write_orders(&b, out);
     lhi_arena_free(b.mem);
     return LH_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Beam search: many partial schedules in parallel, rated by their machines'
  * remaining slack under a deadline. */
-#ifndef LHI_BEAM_H
-#define LHI_BEAM_H
+#ifndef LHI_BEAM_SEARCH_H
+#define LHI_BEAM_SEARCH_H
 
 #include "solve/bound/windows.h"
 #include "solve/model/words.h"
@@ -12,8 +12,8 @@
  * *ok is false. Keeps at most `width` partial schedules, or as many as fit into
  * `room` bytes. *ok: `out` has the orders for a schedule within the deadline.
  */
-lh_status lhi_words_beam(lhi_windows *windows, uint32_t width, size_t room,
-                         lhi_words *out, bool *ok, lhi_budget *budget,
+lh_status lhi_beam_search_run(lhi_windows *windows, uint32_t width, size_t room,
+                         lhi_machine_orders *out, bool *ok, lhi_budget *budget,
                          lh_error *err);
 
 #endif

@@ -13,13 +13,13 @@
 /* Dispatching state. */
 typedef struct dispatcher {
     const lhi_shop *s;
-    lhi_words *w;
+    lhi_machine_orders *w;
     const int64_t *due; /* per operation */
     uint32_t *next;     /* per stream: completed operations */
     int64_t *free_at;   /* per machine */
     int64_t *held;      /* per machine */
     uint32_t *pick;     /* per machine: next operation, or NONE */
-    lhi_first first;    /* machines by earliest end */
+    lhi_earliest_machine first;    /* machines by earliest end */
 } dispatcher;
 
 /* Checks inputs, memory and rules for a stream's next operation. */
@@ -54,7 +54,7 @@ static void choose(dispatcher *d, uint32_t machine)
             if (!can_run(d, m, stream))
                 continue;
             uint32_t o = s->streams[stream].first + d->next[stream];
-            int64_t start = lhi_most(now, d->w->ready[o]);
+            int64_t start = lhi_max_int64(now, d->w->ready[o]);
             if (pass == 0 && start + s->time[o] < end)
                 end = start + s->time[o];
             if (pass == 1 && start < end &&
@@ -62,24 +62,24 @@ static void choose(dispatcher *d, uint32_t machine)
                 best = o;
         }
     d->pick[machine] = best;
-    lhi_first_set(&d->first, machine, best == NONE ? FAR : end);
+    lhi_earliest_machine_set_end(&d->first, machine, best == NONE ? FAR : end);
 }
 
 /* Runs an operation and updates its successors. */
 static void run_op(dispatcher *d, uint32_t o)
 {
     const lhi_shop *s = d->s;
-    lhi_words *w = d->w;
+    lhi_machine_orders *w = d->w;
     uint32_t stream = s->stream_of[o], m = s->streams[stream].machine;
     d->next[stream]++;
     d->held[m] += s->memory[o];
-    d->free_at[m] = lhi_most(d->free_at[m], w->ready[o]) + s->time[o];
-    lhi_first_stale(&d->first, m);
+    d->free_at[m] = lhi_max_int64(d->free_at[m], w->ready[o]) + s->time[o];
+    lhi_earliest_machine_mark_stale(&d->first, m);
     w->order[m][w->next[m]++] = o;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
         uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
-        w->ready[to] = lhi_most(w->ready[to], d->free_at[m] + s->succ_lag[i]);
-        lhi_first_stale(&d->first, other);
+        w->ready[to] = lhi_max_int64(w->ready[to], d->free_at[m] + s->succ_lag[i]);
+        lhi_earliest_machine_mark_stale(&d->first, other);
         if (w->waits[to] > 0)
             w->waits[to]--;
         /* Followers run their leader's outputs in order. */
@@ -93,10 +93,10 @@ static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;
     for (uint32_t left = s->n_ops; left > 0;) {
-        for (uint32_t m; (m = lhi_first_next(&d->first)) != NONE;)
+        for (uint32_t m; (m = lhi_earliest_machine_take_stale(&d->first)) != NONE;)
             if (s->machines[m].leader == NONE)
                 choose(d, m);
-        uint32_t best = lhi_first_get(&d->first);
+        uint32_t best = lhi_earliest_machine_get(&d->first);
         if (best == NONE)
             break;
         run_op(d, d->pick[best]);
@@ -123,7 +123,7 @@ static void count_waits(dispatcher *d)
     }
 }
 
-lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
+lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words, const int64_t *due, bool *ok,
                              lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = words->shop;
@@ -133,18 +133,18 @@ lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
     d.free_at = LHI_NEW(mem, int64_t, s->n_machines);
     d.held = LHI_NEW(mem, int64_t, s->n_machines);
     d.pick = LHI_NEW(mem, uint32_t, s->n_machines);
-    lh_status status = lhi_first_make(&d.first, s->n_machines, mem, err);
+    lh_status status = lhi_earliest_machine_make(&d.first, s->n_machines, mem, err);
     if (status == LH_OK && (!d.next || !d.free_at || !d.held || !d.pick))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
-        lhi_first_begin(&d.first);
+        lhi_earliest_machine_reset(&d.first);
         memset(words->next, 0, s->n_machines * sizeof *words->next);
         memcpy(words->ready, s->head, s->n_ops * sizeof *words->ready);
         count_waits(&d);
         *ok = run_all(&d);
     }
     for (uint32_t m = 0; status == LH_OK && *ok && m < s->n_machines; m++)
-        lhi_words_follow(words, m);
+        lhi_machine_orders_update_followers(words, m);
     lhi_arena_rewind(mem, mark);
     return status;
 }

@@ -6,7 +6,7 @@
 
 /* Builds orders by dispatching the operation with the earliest due date. *ok is
  * false if memory blocked it. */
-lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
+lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words, const int64_t *due, bool *ok,
                              lhi_arena *mem, lh_error *err);
 
 #endif

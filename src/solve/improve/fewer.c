@@ -20,19 +20,19 @@
 #include <string.h>
 
 enum {
-    RUNGS = 8,
-    TRIER_BYTES = 300, /* per operation, approximate */
-    FIRST_RUNG = 2,
-    LEAST = 8,
-    LONGEST = 4000000, /* initial limit per problem, ticks */
-    RUN = 4 /* first microbatches tried per task */
+    N_SIZES = 8,
+    TASK_BYTES = 300, /* per operation, approximate */
+    FIRST_SIZE = 2,
+    MIN_MICROBATCHES = 8,
+    MAX_TICKS = 4000000, /* initial limit per problem, ticks */
+    RANGE = 4 /* first microbatches tried per task */
 };
 
 /* --- tails
  * ---------------------------------------------------------------------- */
 
 /* Checks that removing a microbatch never increases memory. */
-static bool only_holds(const lh_pipeline *p)
+static bool never_adds_memory(const lh_pipeline *p)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *k = &p->chunks[c];
@@ -43,54 +43,54 @@ static bool only_holds(const lh_pipeline *p)
     return true;
 }
 
-lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
+lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err)
 {
     const lh_pipeline *p = r->p;
     uint32_t n = p->n_microbatches;
     *out = NULL;
     /* Devices with several chunks do not benefit: with few microbatches the
      * chunks interleave differently than with many. */
-    if (!lhi_is_on(&r->budget, LHI_ENGINE_FEWER) || r->fewer ||
-        !r->windows->whole || !lhi_shop_is_single(r->shop) || n < LEAST ||
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_FEWER) || r->reduction ||
+        !r->windows->has_full_lattices || !lhi_shop_has_single_chunks(r->shop) || n < MIN_MICROBATCHES ||
         r->o.fifo || p->has_collectives ||
         r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN || r->shop->restricted ||
-        !only_holds(p))
+        !never_adds_memory(p))
         return LH_OK;
-    lhi_fewer *f = LHI_NEW(r->mem, lhi_fewer, 1);
+    lhi_reduction *f = LHI_NEW(r->mem, lhi_reduction, 1);
     if (!f)
         return lhi_fail_nomem(err);
     f->n = n;
     f->ticks = 250 * (uint64_t)r->shop->n_ops;
-    if (f->ticks > LONGEST)
-        f->ticks = LONGEST;
-    f->rung = LHI_NEW(r->mem, lhi_rung, n);
-    if (!f->rung)
+    if (f->ticks > MAX_TICKS)
+        f->ticks = MAX_TICKS;
+    f->problems = LHI_NEW(r->mem, lhi_reduced_problem, n);
+    if (!f->problems)
         return lhi_fail_nomem(err);
     lh_pipeline part = *p;
     for (uint32_t m = 1; m < n; m++) {
         lh_bound bound = {0};
         part.n_microbatches = m;
         LHI_TRY(lh_lower_bound(&part, &bound, err));
-        f->rung[m].bound_ns = bound.ns;
-        f->rung[m].best_ns = -1;
+        f->problems[m].bound_ns = bound.ns;
+        f->problems[m].best_ns = -1;
     }
     *out = f;
     return LH_OK;
 }
 
-void lhi_fewer_free(lhi_fewer *f)
+void lhi_reduction_free(lhi_reduction *f)
 {
-    for (uint32_t m = 0; f && f->rung && m < f->n; m++)
-        lh_schedule_free(f->rung[m].best);
+    for (uint32_t m = 0; f && f->problems && m < f->n; m++)
+        lh_schedule_free(f->problems[m].best);
 }
 
-void lhi_fewer_tails(lhi_solver *r)
+void lhi_reduction_raise_tails(lhi_solver *r)
 {
     lhi_shop *s = r->shop;
     const lhi_stream *t = &s->streams[s->f[0]];
     int64_t low = 0;
     for (uint32_t m = 1; m < s->n_microbatches; m++) {
-        int64_t ns = r->fewer->rung[m].bound_ns;
+        int64_t ns = r->reduction->problems[m].bound_ns;
         int64_t units = (ns + s->unit_ns - 1) / s->unit_ns * s->scale;
         uint32_t o = t->first + t->count - m;
         /* The second forward starts after the first. */
@@ -105,14 +105,14 @@ void lhi_fewer_tails(lhi_solver *r)
 
 /* A schedule with m microbatches. Microbatches from..from + period - 1 are
  * repeated, each time `shift` later. */
-typedef struct stretch {
-    const lhi_rung *rung;
+typedef struct extension {
+    const lhi_reduced_problem *rung;
     uint32_t m, from, period;
     int64_t shift;
-} stretch;
+} extension;
 
 /* Returns an operation's start in the extended schedule. */
-static int64_t start_at(const lhi_shop *s, const stretch *k, uint32_t stream,
+static int64_t get_extended_start(const lhi_shop *s, const extension *k, uint32_t stream,
                         uint32_t x)
 {
     const lhi_stream *t = &s->streams[stream];
@@ -128,16 +128,16 @@ static int64_t start_at(const lhi_shop *s, const stretch *k, uint32_t stream,
            turns * k->shift;
 }
 
-static void make_due(const lhi_shop *s, const stretch *k, int64_t *due)
+static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
 {
     for (uint32_t i = 0; i < s->n_streams; i++)
         for (uint32_t x = 0; x < s->streams[i].count; x++)
-            due[s->streams[i].first + x] = start_at(s, k, i, x);
+            due[s->streams[i].first + x] = get_extended_start(s, k, i, x);
 }
 
 /* Orders operations by due date; false: memory or the model's rules forbid it.
  */
-static bool merge(const lhi_words *w, const int64_t *due)
+static bool order_by_due_date(const lhi_machine_orders *w, const int64_t *due)
 {
     const lhi_shop *s = w->shop;
     uint32_t at[64];
@@ -166,62 +166,62 @@ static bool merge(const lhi_words *w, const int64_t *due)
 }
 
 /* One task: tries a range of first microbatches to repeat. */
-typedef struct trier {
-    stretch at;
+typedef struct extension_task {
+    extension at;
     uint32_t end; /* end of the range for `from` */
     lhi_arena *mem;
-    lhi_words *words, *best_words;
+    lhi_machine_orders *words, *best_words;
     lhi_justifier *justifier; /* may be NULL */
     /* best: job-shop time of any; now: of best_words */
     int64_t *due, best, now;
-} trier;
+} extension_task;
 
 /* State for extending schedules. */
-typedef struct stretcher {
+typedef struct extension_batch {
     lhi_solver *r;
     lhi_batch batch;
-    trier *triers;
+    extension_task *triers;
     uint32_t n;
     int64_t best; /* best so far; -1: none */
     uint64_t end; /* ticks */
-} stretcher;
+} extension_batch;
 
 /* Improves the task's orders by justification and keeps the best. */
-static lh_status keep_best(const stretcher *a, trier *k, lhi_piece *piece)
+static lh_status keep_best(const extension_batch *a, extension_task *k, lhi_batch_task *piece)
 {
     const lhi_solver *r = a->r;
-    int64_t time = lhi_words_time(k->words);
+    int64_t time = lhi_machine_orders_evaluate(k->words);
     if (time < 0 || (k->best >= 0 && time > k->best + k->best / 32))
         return LH_OK;
     if (k->best < 0 || time < k->best)
         k->best = time;
-    LHI_TRY(lhi_justify_calmly(k->justifier, k->words, &time, r->o.seed,
-                               lhi_shop_deadline(r->shop, r->low),
+    LHI_TRY(lhi_justifier_run_unperturbed(k->justifier, k->words, &time, r->o.seed,
+                               lhi_shop_get_deadline(r->shop, r->low_units),
                                &piece->budget, &piece->err));
     if (time < k->best)
         k->best = time;
     if (k->now < 0 || time < k->now) {
-        lhi_words_copy(k->best_words, k->words);
+        lhi_machine_orders_copy(k->best_words, k->words);
         k->now = time;
     }
     return LH_OK;
 }
 
 /* Builds orders for one extension, by due date and by dispatching. */
-static lh_status try_stretch(const stretcher *a, trier *k, lhi_piece *piece)
+static lh_status try_extension(const extension_batch *a, extension_task *k, lhi_batch_task *piece)
 {
     const lhi_shop *s = a->r->shop;
     bool ok;
-    make_due(s, &k->at, k->due);
-    lhi_spend(&piece->budget, s->n_ops / 4 + 1);
-    if (merge(k->words, k->due))
+    fill_due_dates(s, &k->at, k->due);
+    lhi_budget_spend(&piece->budget, s->n_ops / 4 + 1);
+    if (order_by_due_date(k->words, k->due))
         LHI_TRY(keep_best(a, k, piece));
-    LHI_TRY(lhi_words_dispatch(k->words, k->due, &ok, k->mem, &piece->err));
+    LHI_TRY(lhi_dispatch_by_due_date(k->words, k->due, &ok, k->mem, &piece->err));
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
 /* Computes a low, the median and a high step per period over all streams. */
-static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
+static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
 {
     int64_t all[256];
     uint32_t n = 0;
@@ -242,57 +242,57 @@ static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
 }
 
 /* Task: tries all shifts for a range of first microbatches. */
-static lh_status try_all(void *context, uint32_t i, lhi_piece *piece)
+static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
-    const stretcher *a = context;
-    trier *k = &a->triers[i];
+    const extension_batch *a = context;
+    extension_task *k = &a->triers[i];
     for (; k->at.from < k->end; k->at.from++) {
         int64_t shifts[3];
-        shifts_of(a->r->shop, &k->at, shifts);
+        compute_shifts(a->r->shop, &k->at, shifts);
         for (int x = 0; x < 3; x++) {
             if (piece->budget.stop)
                 return LH_OK;
             k->at.shift = shifts[x];
             if (x == 0 || shifts[x] != shifts[x - 1])
-                LHI_TRY(try_stretch(a, k, piece));
+                LHI_TRY(try_extension(a, k, piece));
         }
     }
     return LH_OK;
 }
 
 /* Merges one task's result. */
-static lh_status take_stretched(void *context, uint32_t i,
-                                const lhi_piece *piece, bool *last,
+static lh_status merge_task(void *context, uint32_t i,
+                                const lhi_batch_task *piece, bool *last,
                                 lh_error *err)
 {
-    stretcher *a = context;
-    const trier *k = &a->triers[i];
+    extension_batch *a = context;
+    const extension_task *k = &a->triers[i];
     (void)piece;
     (void)last;
     if (k->best >= 0 && (a->best < 0 || k->best < a->best))
         a->best = k->best;
     if (k->now < 0 ||
-        lhi_units_of(a->r, a->r->best_ns) * a->r->shop->scale <= k->now)
+        lhi_solver_convert_to_units(a->r, a->r->best_ns) * a->r->shop->scale <= k->now)
         return LH_OK;
-    return lhi_solver_offer(a->r, k->best_words, LHI_ENGINE_STRETCHING, err);
+    return lhi_solver_offer_orders(a->r, k->best_words, LHI_ENGINE_STRETCHING, err);
 }
 
 /* Tries all first microbatches for one period, several ranges in parallel. */
-static lh_status stretch_period(stretcher *a, const stretch *rung,
+static lh_status extend_by_period(extension_batch *a, const extension *rung,
                                 lh_error *err)
 {
     for (uint32_t from = 0, end = rung->m - rung->period; from < end;) {
         uint32_t n = 0;
         lhi_solver *r = a->r;
-        if (lhi_is_done(r) || r->budget.used >= a->end)
+        if (lhi_solver_is_done(r) || r->budget.used >= a->end)
             break;
         uint64_t ticks =
-            lhi_budget_left(&r->budget, a->end - r->budget.used) / a->n + 1;
-        for (; n < a->n && from < end; n++, from += RUN) {
-            trier *k = &a->triers[n];
+            lhi_budget_get_remaining(&r->budget, a->end - r->budget.used) / a->n + 1;
+        for (; n < a->n && from < end; n++, from += RANGE) {
+            extension_task *k = &a->triers[n];
             k->at = *rung;
             k->at.from = from;
-            k->end = from + RUN < end ? from + RUN : end;
+            k->end = from + RANGE < end ? from + RANGE : end;
             k->best = a->best;
             k->now = -1;
             a->batch.pieces[n].ticks = ticks;
@@ -304,38 +304,38 @@ static lh_status stretch_period(stretcher *a, const stretch *rung,
 }
 
 /* Tries all periods for one reduced schedule. */
-static lh_status stretch_rung(stretcher *a, uint32_t m, lh_error *err)
+static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
 {
     uint32_t extra = a->r->shop->n_microbatches - m;
-    stretch k = {.rung = &a->r->fewer->rung[m], .m = m};
+    extension k = {.rung = &a->r->reduction->problems[m], .m = m};
     for (k.period = 1; k.period < m && k.period <= extra; k.period++)
         if (extra % k.period == 0)
-            LHI_TRY(stretch_period(a, &k, err));
+            LHI_TRY(extend_by_period(a, &k, err));
     return LH_OK;
 }
 
-static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
+static lh_status make_tasks(extension_batch *a, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = a->r->shop;
-    lhi_piece *pieces = LHI_NEW(mem, lhi_piece, a->n);
-    a->triers = LHI_NEW(mem, trier, a->n);
+    lhi_batch_task *pieces = LHI_NEW(mem, lhi_batch_task, a->n);
+    a->triers = LHI_NEW(mem, extension_task, a->n);
     if (!a->triers || !pieces)
         return lhi_fail_nomem(err);
     a->batch = (lhi_batch){.r = a->r,
                            .context = a,
                            .pieces = pieces,
-                           .work = try_all,
-                           .take = take_stretched};
+                           .work = run_task,
+                           .take = merge_task};
     for (uint32_t i = 0; i < a->n; i++) {
-        trier *k = &a->triers[i];
+        extension_task *k = &a->triers[i];
         k->mem = lhi_arena_make(0);
         if (!k->mem)
             return lhi_fail_nomem(err);
         k->due = LHI_NEW(k->mem, int64_t, s->n_ops);
         if (!k->due)
             return lhi_fail_nomem(err);
-        LHI_TRY(lhi_words_make(s, k->mem, &k->words, err));
-        LHI_TRY(lhi_words_make(s, k->mem, &k->best_words, err));
+        LHI_TRY(lhi_machine_orders_make(s, k->mem, &k->words, err));
+        LHI_TRY(lhi_machine_orders_make(s, k->mem, &k->best_words, err));
         LHI_TRY(lhi_justifier_make(s, k->mem, &k->justifier, err));
     }
     return LH_OK;
@@ -343,32 +343,32 @@ static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
 
 /* Returns the number of tasks: two per thread, since their durations differ,
  * but at most an eighth of the memory. */
-static uint32_t triers_for(const lhi_solver *r)
+static uint32_t count_tasks(const lhi_solver *r)
 {
-    const size_t each = (size_t)r->shop->n_ops * TRIER_BYTES;
-    const size_t fit = r->o.memory / 8 / each, want = 2 * (size_t)r->at_once;
+    const size_t each = (size_t)r->shop->n_ops * TASK_BYTES;
+    const size_t fit = r->o.memory / 8 / each, want = 2 * (size_t)r->n_parallel;
     return fit == 0 ? 1 : (uint32_t)(fit < want ? fit : want);
 }
 
-lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
+lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     uint32_t done = 0;
     lhi_mark mark = lhi_arena_mark(r->mem);
-    stretcher a = {
-        .r = r, .n = triers_for(r), .best = -1, .end = r->budget.used + ticks};
-    if (!lhi_is_on(&r->budget, LHI_ENGINE_STRETCHING))
+    extension_batch a = {
+        .r = r, .n = count_tasks(r), .best = -1, .end = r->budget.used + ticks};
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_STRETCHING))
         return LH_OK;
     const lhi_engine before =
-        lhi_call_engine(&r->budget, LHI_ENGINE_STRETCHING);
-    lhi_report(r, "stretching");
-    lh_status status = make_triers(&a, r->mem, err);
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_STRETCHING);
+    lhi_solver_report(r, "stretching");
+    lh_status status = make_tasks(&a, r->mem, err);
     for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
-        if (!r->fewer->rung[m].start || status != LH_OK || lhi_is_done(r))
+        if (!r->reduction->problems[m].start || status != LH_OK || lhi_solver_is_done(r))
             continue;
-        status = stretch_rung(&a, m, err);
+        status = extend_problem(&a, m, err);
         done++;
     }
-    lhi_go_back_to(&r->budget, before);
+    lhi_budget_restore_engine(&r->budget, before);
     for (uint32_t i = 0; a.triers && i < a.n; i++)
         lhi_arena_free(a.triers[i].mem);
     lhi_arena_rewind(r->mem, mark);
@@ -379,7 +379,7 @@ lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
  * --------------------------------------------------- */
 
 /* Stores the bound and schedule from a reduced problem's solver. */
-static lh_status keep_rung(lhi_solver *r, lhi_solver *part, lhi_rung *g,
+static lh_status store_result(lhi_solver *r, lhi_solver *part, lhi_reduced_problem *g,
                            lh_error *err)
 {
     if (part->bound_ns > g->bound_ns)
@@ -390,7 +390,7 @@ static lh_status keep_rung(lhi_solver *r, lhi_solver *part, lhi_rung *g,
     g->best = part->schedule;
     g->best_ns = part->best_ns;
     part->schedule = NULL;
-    if (!part->has_words || lhi_words_time(part->best) < 0)
+    if (!part->has_orders || lhi_machine_orders_evaluate(part->best) < 0)
         return LH_OK;
     const lhi_shop *s = part->shop;
     if (!g->start)
@@ -403,68 +403,68 @@ static lh_status keep_rung(lhi_solver *r, lhi_solver *part, lhi_rung *g,
 }
 
 /* Solves the pipeline with m microbatches within the remaining budget. */
-static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
+static lh_status solve_problem(lhi_solver *r, uint32_t m, lh_error *err)
 {
-    lhi_rung *g = &r->fewer->rung[m];
+    lhi_reduced_problem *g = &r->reduction->problems[m];
     lh_pipeline p = *r->p;
     lhi_solver part = {.p = &p,
                        .o = r->o,
-                       .fewer = r->fewer,
-                       .is_part = true,
+                       .reduction = r->reduction,
+                       .is_reduced = true,
                        .solve = r->solve,
-                       .at_once = r->at_once};
+                       .n_parallel = r->n_parallel};
     p.n_microbatches = m;
-    part.o.effort = lhi_budget_left(&r->budget, r->fewer->ticks);
-    part.o.start = g->best;
+    part.o.effort = lhi_budget_get_remaining(&r->budget, r->reduction->ticks);
+    part.o.initial_schedule = g->best;
     part.o.target_ns = 0;
     part.o.gap = 0;
     part.o.memory = r->o.memory / 8;
-    part.budget = lhi_budget_part(&r->budget, part.o.effort, NULL);
-    part.budget.calls = r->budget.calls;
+    part.budget = lhi_budget_make_part(&r->budget, part.o.effort, NULL);
+    part.budget.may_report = r->budget.may_report;
     part.mem = lhi_arena_make(0);
     if (!part.mem)
         return lhi_fail_nomem(err);
     lh_status status = r->solve(&part, err);
     if (status == LH_OK && !part.infeasible)
-        status = keep_rung(r, &part, g, err);
-    lhi_free_regrowers(&part);
+        status = store_result(r, &part, g, err);
+    lhi_parallel_insertion_free_workers(&part);
     lhi_windows_free(part.windows);
     lhi_arena_free(part.mem);
     lh_schedule_free(part.schedule);
     r->budget.last_call_s = part.budget.last_call_s;
-    r->budget.stop = r->budget.stop || part.budget.late;
-    r->budget.late = r->budget.late || part.budget.late;
-    lhi_spend(&r->budget, part.budget.used);
+    r->budget.stop = r->budget.stop || part.budget.timed_out;
+    r->budget.timed_out = r->budget.timed_out || part.budget.timed_out;
+    lhi_budget_spend(&r->budget, part.budget.used);
     return status;
 }
 
 /* Solves the reduced problems in increasing size, then raises the bound and
  * extends their schedules. */
-static lh_status climb(lhi_solver *r, lh_error *err)
+static lh_status solve_problems(lhi_solver *r, lh_error *err)
 {
-    lhi_fewer *f = r->fewer;
+    lhi_reduction *f = r->reduction;
     const uint64_t before = r->budget.used;
-    lhi_report(r, "fewer microbatches");
-    for (uint32_t i = FIRST_RUNG; i < RUNGS && !lhi_is_done(r); i++) {
-        uint32_t m = f->n * i / RUNGS;
-        lhi_rung *g = &f->rung[m];
+    lhi_solver_report(r, "fewer microbatches");
+    for (uint32_t i = FIRST_SIZE; i < N_SIZES && !lhi_solver_is_done(r); i++) {
+        uint32_t m = f->n * i / N_SIZES;
+        lhi_reduced_problem *g = &f->problems[m];
         if (g->best_ns >= 0 && g->best_ns <= g->bound_ns)
             continue;
-        LHI_TRY(solve_rung(r, m, err));
+        LHI_TRY(solve_problem(r, m, err));
     }
     f->ticks *= 2;
-    if (lhi_is_done(r))
+    if (lhi_solver_is_done(r))
         return LH_OK;
-    lhi_fewer_tails(r);
-    LHI_TRY(lhi_bound_by_windows(r, err));
-    return lhi_fewer_stretch(
-        r, (r->budget.used - before) / (r->n_regrowers > 0 ? 4 : 1), err);
+    lhi_reduction_raise_tails(r);
+    LHI_TRY(lhi_solver_bound_by_windows(r, err));
+    return lhi_reduction_extend_schedules(
+        r, (r->budget.used - before) / (r->n_workers > 0 ? 4 : 1), err);
 }
 
-lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
+lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err)
 {
-    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_FEWER);
-    lh_status status = climb(r, err);
-    lhi_go_back_to(&r->budget, before);
+    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_FEWER);
+    lh_status status = solve_problems(r, err);
+    lhi_budget_restore_engine(&r->budget, before);
     return status;
 }

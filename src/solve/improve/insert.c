@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CYCLE = 200 }; /* max. schedules per annealing cycle */
+enum { MAX_CYCLE = 200 }; /* max. schedules per annealing cycle */
 
 /* An occupied interval on a machine. */
 typedef struct slot {
@@ -25,47 +25,47 @@ typedef struct slot {
 } slot;
 
 /* The heuristic's parameters. */
-typedef struct knobs {
+typedef struct parameters {
     int64_t *space; /* per stream: min. distance between starts */
     int64_t *dwell; /* per stream: delay before an operation */
     int64_t *enter; /* per microbatch: added to its first space */
     bool shift;     /* going up: wait before a pass, not after it */
-} knobs;
+} parameters;
 
 /* An operation in a known schedule: the next one in its stream. */
-typedef struct visit {
+typedef struct ordered_operation {
     int64_t at;
     uint32_t stream;
-} visit;
+} ordered_operation;
 
 /* The common prefix of all schedules in an annealing cycle. */
-typedef struct kept {
+typedef struct prefix {
     uint32_t n_microbatches;
     slot *slots;    /* as in `line`, machine by machine */
     uint32_t *n;    /* per machine */
     uint32_t *next; /* per stream */
     int64_t *end;   /* per operation */
-} kept;
+} prefix;
 
 /* State of the insertion heuristic. */
 struct lhi_inserter {
     const lhi_shop *s;  /* the job shop or its mirror */
-    lhi_words *words;   /* its orders */
-    lhi_words *forward; /* the original's orders, if s is the mirror */
-    uint32_t *way;      /* streams on a microbatch's path */
-    uint32_t n_way, turn;
+    lhi_machine_orders *words;   /* its orders */
+    lhi_machine_orders *forward; /* the original's orders, if s is the mirror */
+    uint32_t *path;      /* streams on a microbatch's path */
+    uint32_t n_path, turn;
     const uint32_t *up, *down; /* streams per chunk before and after the turn */
     slot **line;               /* per machine, by time */
     uint32_t *n;
     uint32_t *next; /* per stream: operations with a slot */
     int64_t *end;   /* per operation; -1: no slot yet */
     int64_t *trip;  /* per chunk: round trip to the next one */
-    uint32_t *far;  /* chunks with a message over a long link */
-    uint32_t n_far;
-    knobs now, old;
+    uint32_t *distant_chunks;  /* chunks with a message over a long link */
+    uint32_t n_distant;
+    parameters now, old;
     lhi_random random;
-    kept kept;
-    visit *visits;
+    prefix kept;
+    ordered_operation *visits;
     uint32_t *needed; /* per stream: operations that the prefix requires */
     int64_t time;     /* objective for the current parameters */
     int64_t heat;     /* initial temperature */
@@ -76,7 +76,7 @@ struct lhi_inserter {
  * ---------------------------------------------------------------------- */
 
 /* Returns the first slot that ends after `ready`; often one of the last. */
-static uint32_t first_after(const lhi_inserter *a, uint32_t m, int64_t ready)
+static uint32_t find_first_after(const lhi_inserter *a, uint32_t m, int64_t ready)
 {
     const slot *line = a->line[m];
     uint32_t high = a->n[m], step = 1;
@@ -100,7 +100,7 @@ static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
                          int64_t *start)
 {
     const slot *line = a->line[m];
-    uint32_t i = first_after(a, m, *start);
+    uint32_t i = find_first_after(a, m, *start);
     for (; i < a->n[m] && *start + time > line[i].start; i++)
         *start = line[i].end > *start ? line[i].end : *start;
     return i;
@@ -125,7 +125,7 @@ static void place_through(lhi_inserter *a, uint32_t o);
 
 /* Places a stream's next operation after placing all its predecessors; a
  * forward pass that waits for memory requires a W. */
-static void place(lhi_inserter *a, uint32_t stream, int64_t ready)
+static void place_next(lhi_inserter *a, uint32_t stream, int64_t ready)
 {
     const lhi_shop *s = a->s;
     const lhi_stream *t = &s->streams[stream];
@@ -152,12 +152,12 @@ static void place(lhi_inserter *a, uint32_t stream, int64_t ready)
 static void place_through(lhi_inserter *a, uint32_t o)
 {
     while (a->end[o] < 0)
-        place(a, a->s->stream_of[o], 0);
+        place_next(a, a->s->stream_of[o], 0);
 }
 
 /* Moves an operation later within its gap as long as no successor is delayed.
  */
-static void shift(lhi_inserter *a, uint32_t o)
+static void shift_later(lhi_inserter *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
     const uint32_t m = s->streams[s->stream_of[o]].machine;
@@ -171,7 +171,7 @@ static void shift(lhi_inserter *a, uint32_t o)
     }
     if (until == FAR || until <= a->end[o])
         return;
-    uint32_t x = first_after(a, m, a->end[o] - s->time[o]);
+    uint32_t x = find_first_after(a, m, a->end[o] - s->time[o]);
     if (x + 1 < a->n[m] && line[x + 1].start < until)
         until = line[x + 1].start;
     a->end[o] = line[x].end = until;
@@ -179,27 +179,27 @@ static void shift(lhi_inserter *a, uint32_t o)
 }
 
 /* Inserts microbatch j on its complete path. */
-static void insert(lhi_inserter *a, uint32_t j)
+static void insert_microbatch(lhi_inserter *a, uint32_t j)
 {
     const lhi_shop *s = a->s;
-    for (uint32_t i = 0; i < a->n_way; i++) {
+    for (uint32_t i = 0; i < a->n_path; i++) {
         int64_t ready = 0;
         if (i == 0 && j > 0) {
-            uint32_t last = s->streams[a->way[0]].first + j - 1;
-            ready = a->end[last] - s->time[last] + a->now.space[a->way[0]] +
+            uint32_t last = s->streams[a->path[0]].first + j - 1;
+            ready = a->end[last] - s->time[last] + a->now.space[a->path[0]] +
                     a->now.enter[j];
         }
-        place(a, a->way[i], ready);
+        place_next(a, a->path[i], ready);
     }
     for (uint32_t i = a->turn; a->now.shift && i-- > 0;)
-        shift(a, s->streams[a->way[i]].first + j);
+        shift_later(a, s->streams[a->path[i]].first + j);
 }
 
 /* Returns the objective for the current parameters, or FAR. */
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
-    const kept *k = &a->kept;
+    const prefix *k = &a->kept;
     memcpy(a->n, k->n, s->n_machines * sizeof *a->n);
     memcpy(a->next, k->next, s->n_streams * sizeof *a->next);
     memcpy(a->end, k->end, s->n_ops * sizeof *a->end);
@@ -207,22 +207,22 @@ static int64_t evaluate(lhi_inserter *a)
         memcpy(a->line[m], k->slots + (a->line[m] - a->line[0]),
                a->n[m] * sizeof *a->line[m]);
     for (uint32_t j = k->n_microbatches; j < s->n_microbatches; j++)
-        insert(a, j);
+        insert_microbatch(a, j);
     for (uint32_t i = 0; i < s->n_streams; i++)
         place_through(a, s->streams[i].first + s->streams[i].count - 1);
     for (uint32_t m = 0; m < s->n_machines; m++)
         for (uint32_t i = 0; i < a->n[m]; i++)
             a->words->order[m][i] = a->line[m][i].op;
-    int64_t time = lhi_words_time(a->words);
+    int64_t time = lhi_machine_orders_evaluate(a->words);
     return time < 0 ? FAR : time;
 }
 
 /* --- prefix
  * --------------------------------------------------------------------- */
 
-static int by_time(const void *x, const void *y)
+static int compare_times(const void *x, const void *y)
 {
-    const visit *a = x, *b = y;
+    const ordered_operation *a = x, *b = y;
     return a->at != b->at           ? (a->at > b->at) - (a->at < b->at)
            : a->stream != b->stream ? (a->stream > b->stream) * 2 - 1
                                     : 0;
@@ -231,7 +231,7 @@ static int by_time(const void *x, const void *y)
 /* Lists all operations in a schedule with m microbatches, sorted by start
  * (mirrored: descending). Starts are used because a job shop of different size
  * may use a different time scale, and so have different ends. */
-static uint32_t list_visits(lhi_inserter *a, const int64_t *start, uint32_t m)
+static uint32_t list_operations(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
     const lhi_shop *s = a->s;
     uint32_t n = 0;
@@ -244,16 +244,16 @@ static uint32_t list_visits(lhi_inserter *a, const int64_t *start, uint32_t m)
             all ? t->count : t->count / s->n_microbatches * m;
         for (uint32_t x = 0; x < count; x++) {
             const int64_t at = start[first + x];
-            a->visits[n++] = (visit){a->forward ? -at : at, i};
+            a->visits[n++] = (ordered_operation){a->forward ? -at : at, i};
         }
     }
-    qsort(a->visits, n, sizeof *a->visits, by_time);
+    qsort(a->visits, n, sizeof *a->visits, compare_times);
     return n;
 }
 
 /* Checks whether an operation belongs to the prefix. A W does only if other
  * operations in the prefix require it. */
-static bool is_kept(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
+static bool is_in_prefix(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
 {
     const uint32_t stream = a->s->stream_of[o];
     const lhi_stream *t = &a->s->streams[stream];
@@ -262,13 +262,13 @@ static bool is_kept(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
 }
 
 /* Counts the Ws that the prefix requires. */
-static void find_needed(lhi_inserter *a, uint32_t n_microbatches)
+static void count_required(lhi_inserter *a, uint32_t n_microbatches)
 {
     const lhi_shop *s = a->s;
     memset(a->needed, 0, s->n_streams * sizeof *a->needed);
     for (uint32_t o = 0; o < s->n_ops; o++) {
         if (s->streams[s->stream_of[o]].kind == LHI_W ||
-            !is_kept(a, o, n_microbatches))
+            !is_in_prefix(a, o, n_microbatches))
             continue;
         for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
             uint32_t q = s->pred[i], stream = s->stream_of[q];
@@ -310,9 +310,9 @@ static void clear(lhi_inserter *a)
 }
 
 /* Rebuilds a schedule, each operation as early as its order allows. */
-static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
+static bool rebuild_schedule(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
-    const uint32_t n = list_visits(a, start, m);
+    const uint32_t n = list_operations(a, start, m);
     clear(a);
     for (uint32_t i = 0; i < n; i++)
         if (!append(a, a->visits[i].stream))
@@ -322,25 +322,25 @@ static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
 
 /* Builds the prefix. Its operations keep their times, so later microbatches
  * find the gaps that were left for them. */
-static void keep_part(lhi_inserter *a, const lhi_insert *how)
+static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
 {
     const lhi_shop *s = a->s;
-    kept *k = &a->kept;
+    prefix *k = &a->kept;
     k->n_microbatches = how->start ? how->n_kept : 0;
-    if (k->n_microbatches > 0 && !replay(a, how->start, how->n_microbatches))
+    if (k->n_microbatches > 0 && !rebuild_schedule(a, how->start, how->n_microbatches))
         k->n_microbatches = 0;
     memset(k->n, 0, s->n_machines * sizeof *k->n);
     memset(k->next, 0, s->n_streams * sizeof *k->next);
     memset(k->end, 0xff, s->n_ops * sizeof *k->end);
     if (k->n_microbatches == 0)
         return;
-    find_needed(a, k->n_microbatches);
+    count_required(a, k->n_microbatches);
     for (uint32_t m = 0; m < s->n_machines; m++) {
         const slot *line = a->line[m];
         slot *out = k->slots + (line - a->line[0]);
         for (uint32_t i = 0; i < a->n[m]; i++) {
             uint32_t o = line[i].op, stream = s->stream_of[o];
-            if (!is_kept(a, o, k->n_microbatches))
+            if (!is_in_prefix(a, o, k->n_microbatches))
                 continue;
             out[k->n[m]++] = line[i];
             k->end[o] = line[i].end;
@@ -352,23 +352,23 @@ static void keep_part(lhi_inserter *a, const lhi_insert *how)
 /* --- parameters
  * ----------------------------------------------------------------- */
 
-static uint32_t below(lhi_inserter *a, uint32_t n)
+static uint32_t draw_below(lhi_inserter *a, uint32_t n)
 {
     return lhi_random_below(&a->random, n);
 }
 
-static bool coin(lhi_inserter *a)
+static bool draw_bit(lhi_inserter *a)
 {
     return lhi_random_next(&a->random) & 1;
 }
 
 /* Returns a random number in 0..most. */
-static int64_t upto(lhi_inserter *a, int64_t most)
+static int64_t draw_up_to(lhi_inserter *a, int64_t most)
 {
     return (int64_t)(lhi_random_next(&a->random) % ((uint64_t)most + 1));
 }
 
-static int64_t time_of(const lhi_inserter *a, const uint32_t *streams,
+static int64_t get_duration(const lhi_inserter *a, const uint32_t *streams,
                        uint32_t c)
 {
     uint32_t stream = streams[c];
@@ -380,10 +380,10 @@ static int64_t time_of(const lhi_inserter *a, const uint32_t *streams,
 static int64_t draw_space(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
-    uint32_t c = below(a, s->p->n_chunks);
-    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
-    int64_t w = time_of(a, s->w, c) * s->parts;
-    switch (below(a, 6)) {
+    uint32_t c = draw_below(a, s->p->n_chunks);
+    int64_t both = get_duration(a, s->f, c) + get_duration(a, s->d, c);
+    int64_t w = get_duration(a, s->w, c) * s->parts;
+    switch (draw_below(a, 6)) {
     case 0:
         return 0;
     case 1:
@@ -391,9 +391,9 @@ static int64_t draw_space(lhi_inserter *a)
     case 2:
         return both + w;
     case 3:
-        return both + upto(a, 3 * w);
+        return both + draw_up_to(a, 3 * w);
     case 4:
-        return upto(a, 2 * both);
+        return draw_up_to(a, 2 * both);
     default:
         return 2 * both;
     }
@@ -402,16 +402,16 @@ static int64_t draw_space(lhi_inserter *a)
 /* Draws a random range of chunks. */
 static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
 {
-    uint32_t n = a->s->p->n_chunks, x = coin(a) ? 0 : below(a, n),
-             y = below(a, n);
+    uint32_t n = a->s->p->n_chunks, x = draw_bit(a) ? 0 : draw_below(a, n),
+             y = draw_below(a, n);
     *from = x < y ? x : y;
     *to = x < y ? y : x;
 }
 
 /* Perturbs the spacing on a range of chunks. */
-static void turn_space(lhi_inserter *a)
+static void perturb_spacing(lhi_inserter *a)
 {
-    const uint32_t *streams = below(a, 5) < 2 ? a->s->f : a->s->d;
+    const uint32_t *streams = draw_below(a, 5) < 2 ? a->s->f : a->s->d;
     int64_t space = draw_space(a);
     uint32_t from, to;
     draw_range(a, &from, &to);
@@ -422,17 +422,17 @@ static void turn_space(lhi_inserter *a)
 /* Perturbs the delays at a link. If a round trip takes a multiple of F + D,
  * microbatches that met without waiting before the link also do so behind it.
  */
-static void turn_dwell(lhi_inserter *a)
+static void perturb_dwell(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
     uint32_t last = s->p->n_chunks - 1;
     if (last == 0)
         return;
     uint32_t c =
-        a->n_far > 0 && coin(a) ? a->far[below(a, a->n_far)] : below(a, last);
-    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
+        a->n_distant > 0 && draw_bit(a) ? a->distant_chunks[draw_below(a, a->n_distant)] : draw_below(a, last);
+    int64_t both = get_duration(a, s->f, c) + get_duration(a, s->d, c);
     int64_t need = (both - a->trip[c] % both) % both, up = 0;
-    switch (below(a, 5)) {
+    switch (draw_below(a, 5)) {
     case 0:
         break;
     case 1:
@@ -442,15 +442,15 @@ static void turn_dwell(lhi_inserter *a)
         up = need / 2;
         break;
     case 3:
-        up = upto(a, need);
+        up = draw_up_to(a, need);
         break;
     default:
-        up = upto(a, both - 1);
+        up = draw_up_to(a, both - 1);
     }
-    bool rest = coin(a);
-    bool all = a->n_far > 0 && coin(a);
-    for (uint32_t i = 0; i < (all ? a->n_far : 1); i++) {
-        uint32_t at = all ? a->far[i] : c;
+    bool rest = draw_bit(a);
+    bool all = a->n_distant > 0 && draw_bit(a);
+    for (uint32_t i = 0; i < (all ? a->n_distant : 1); i++) {
+        uint32_t at = all ? a->distant_chunks[i] : c;
         a->now.dwell[a->up[at + 1]] = up;
         if (rest)
             a->now.dwell[a->down[at]] = need > up ? need - up : 0;
@@ -459,17 +459,17 @@ static void turn_dwell(lhi_inserter *a)
 
 /* Perturbs the entry delay for one microbatch, or for every k-th from one on.
  */
-static void turn_enter(lhi_inserter *a)
+static void perturb_entry(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
-    uint32_t n = s->n_microbatches, c = below(a, s->p->n_chunks);
-    uint32_t j = below(a, n), by = n;
-    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
-    int64_t value = coin(a) ? 0 : upto(a, 2 * both);
-    if (coin(a)) {
-        by = 1 + below(a, 1u << below(a, 7));
-        value = coin(a) ? value : both;
-        j = coin(a) ? j : below(a, by);
+    uint32_t n = s->n_microbatches, c = draw_below(a, s->p->n_chunks);
+    uint32_t j = draw_below(a, n), by = n;
+    int64_t both = get_duration(a, s->f, c) + get_duration(a, s->d, c);
+    int64_t value = draw_bit(a) ? 0 : draw_up_to(a, 2 * both);
+    if (draw_bit(a)) {
+        by = 1 + draw_below(a, 1u << draw_below(a, 7));
+        value = draw_bit(a) ? value : both;
+        j = draw_bit(a) ? j : draw_below(a, by);
     }
     for (; j < n; j += by)
         a->now.enter[j] = value;
@@ -478,18 +478,18 @@ static void turn_enter(lhi_inserter *a)
 /* Perturbs one parameter. */
 static void turn(lhi_inserter *a)
 {
-    uint32_t what = below(a, 12);
+    uint32_t what = draw_below(a, 12);
     if (what < 5)
-        turn_space(a);
+        perturb_spacing(a);
     else if (what < 9)
-        turn_enter(a);
+        perturb_entry(a);
     else if (what < 11)
-        turn_dwell(a);
+        perturb_dwell(a);
     else
         a->now.shift = !a->now.shift;
 }
 
-static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
+static void copy_parameters(const lhi_shop *s, parameters *to, const parameters *from)
 {
     memcpy(to->space, from->space, s->n_streams * sizeof *to->space);
     memcpy(to->dwell, from->dwell, s->n_streams * sizeof *to->dwell);
@@ -501,21 +501,21 @@ static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
  * ------------------------------------------------------------------ */
 
 /* Keeps the last schedule, with objective `time`, if it is the best. */
-static void take_better(lhi_inserter *a, int64_t time, lhi_words *best,
+static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
                         int64_t *best_time)
 {
-    const lhi_words *words = a->words;
+    const lhi_machine_orders *words = a->words;
     if (time == FAR || (*best_time >= 0 && time >= *best_time))
         return;
     if (a->forward) {
-        lhi_mirror_words(a->forward, words);
+        lhi_mirror_convert_orders(a->forward, words);
         words = a->forward;
-        time = lhi_words_time(a->forward);
+        time = lhi_machine_orders_evaluate(a->forward);
     }
     if (time < 0 || (*best_time >= 0 && time >= *best_time))
         return;
     *best_time = time;
-    lhi_words_copy(best, words);
+    lhi_machine_orders_copy(best, words);
 }
 
 /* Resets the parameters and evaluates them. */
@@ -534,44 +534,44 @@ static int64_t begin_cycle(lhi_inserter *a)
  * computed without overflow. */
 static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
 {
-    copy_knobs(a->s, &a->old, &a->now);
+    copy_parameters(a->s, &a->old, &a->now);
     do
         turn(a);
-    while (coin(a));
+    while (draw_bit(a));
     int64_t time = evaluate(a);
     const int64_t heat =
         a->heat / cycle * left + a->heat % cycle * left / cycle;
-    if (time <= a->time + (a->time < FAR ? upto(a, upto(a, heat)) : 0))
+    if (time <= a->time + (a->time < FAR ? draw_up_to(a, draw_up_to(a, heat)) : 0))
         a->time = time;
     else
-        copy_knobs(a->s, &a->now, &a->old);
+        copy_parameters(a->s, &a->now, &a->old);
     return time;
 }
 
-void lhi_inserter_run(lhi_inserter *a, const lhi_insert *how, lhi_words *best,
+void lhi_inserter_run(lhi_inserter *a, const lhi_insertion_options *how, lhi_machine_orders *best,
                       int64_t *best_time, lhi_budget *budget)
 {
     const lhi_shop *s = a->s;
     const uint32_t n = s->n_microbatches;
-    if (how->start && lhi_spend(budget, s->n_ops / 8 + 1))
+    if (how->start && lhi_budget_spend(budget, s->n_ops / 8 + 1))
         return;
-    keep_part(a, how);
+    build_prefix(a, how);
     /* All operations are copied and timed; those outside the prefix are
      * inserted. */
     const uint64_t left = s->n_ops * (uint64_t)(n - a->kept.n_microbatches) / n;
     const uint64_t each = (s->n_ops + 3 * left) / 48 + 1;
     const uint64_t fit = (how->ticks + each - 1) / each;
-    const uint32_t cycle = fit < 1 ? 1 : fit < CYCLE ? (uint32_t)fit : CYCLE;
+    const uint32_t cycle = fit < 1 ? 1 : fit < MAX_CYCLE ? (uint32_t)fit : MAX_CYCLE;
     for (uint32_t i = 0; i < cycle; i++) {
         int64_t time = i == 0 ? begin_cycle(a) : anneal(a, cycle - i, cycle);
-        take_better(a, time, best, best_time);
-        if (lhi_spend(budget, each) ||
+        keep_better(a, time, best, best_time);
+        if (lhi_budget_spend(budget, each) ||
             (*best_time >= 0 && *best_time <= how->target))
             return;
     }
 }
 
-const int64_t *lhi_inserter_ends(const lhi_inserter *a)
+const int64_t *lhi_inserter_get_ends(const lhi_inserter *a)
 {
     return a->end;
 }
@@ -580,7 +580,7 @@ const int64_t *lhi_inserter_ends(const lhi_inserter *a)
  * --------------------------------------------------------------- */
 
 /* Lists the streams on a microbatch's path. */
-static void find_way(lhi_inserter *a)
+static void find_path(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
     const uint32_t n = s->p->n_chunks;
@@ -591,21 +591,21 @@ static void find_way(lhi_inserter *a)
     a->down = mirrored ? s->f : s->d;
     for (uint32_t c = 0; c < n; c++) {
         uint32_t message = c + 1 == n ? NONE : over[mirrored ? c + 1 : c];
-        a->way[a->n_way++] = a->up[c];
+        a->path[a->n_path++] = a->up[c];
         if (message != NONE)
-            a->way[a->n_way++] = message;
+            a->path[a->n_path++] = message;
     }
-    a->turn = a->n_way;
+    a->turn = a->n_path;
     for (uint32_t c = n; c-- > 0;) {
         uint32_t message = c == 0 ? NONE : back[mirrored ? c - 1 : c];
-        a->way[a->n_way++] = a->down[c];
+        a->path[a->n_path++] = a->down[c];
         if (message != NONE)
-            a->way[a->n_way++] = message;
+            a->path[a->n_path++] = message;
     }
 }
 
 /* Computes round trips and the initial temperature. */
-static void measure_trips(lhi_inserter *a)
+static void compute_round_trips(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
     int64_t mean = 0;
@@ -618,7 +618,7 @@ static void measure_trips(lhi_inserter *a)
                      from->latency_ns;
         a->trip[c] = ns / s->unit_ns * s->scale;
         if (ns > 0)
-            a->far[a->n_far++] = c;
+            a->distant_chunks[a->n_distant++] = c;
     }
 }
 
@@ -626,21 +626,21 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
 {
     const lhi_shop *s = a->s;
     const size_t m = s->n_machines, n = s->n_streams, c = s->p->n_chunks;
-    knobs *both[2] = {&a->now, &a->old};
+    parameters *both[2] = {&a->now, &a->old};
     slot *slots = LHI_NEW(mem, slot, s->n_ops);
     a->line = LHI_NEW(mem, slot *, m);
     a->kept.slots = LHI_NEW(mem, slot, s->n_ops);
     a->kept.n = LHI_NEW(mem, uint32_t, m);
     a->kept.next = LHI_NEW(mem, uint32_t, n);
     a->kept.end = LHI_NEW(mem, int64_t, s->n_ops);
-    a->visits = LHI_NEW(mem, visit, s->n_ops);
+    a->visits = LHI_NEW(mem, ordered_operation, s->n_ops);
     a->needed = LHI_NEW(mem, uint32_t, n);
     if (!slots || !a->line || !a->kept.slots || !a->kept.n || !a->kept.next ||
         !a->kept.end || !a->visits || !a->needed)
         return false;
     for (uint32_t i = 0; i < m; i++) {
         a->line[i] = slots;
-        slots += lhi_machine_ops(s, i);
+        slots += lhi_machine_count_operations(s, i);
     }
     for (int i = 0; i < 2; i++) {
         both[i]->space = LHI_NEW(mem, int64_t, n);
@@ -649,26 +649,26 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
         if (!both[i]->space || !both[i]->dwell || !both[i]->enter)
             return false;
     }
-    a->way = LHI_NEW(mem, uint32_t, n);
+    a->path = LHI_NEW(mem, uint32_t, n);
     a->n = LHI_NEW(mem, uint32_t, m);
     a->next = LHI_NEW(mem, uint32_t, n);
     a->end = LHI_NEW(mem, int64_t, s->n_ops);
     a->trip = LHI_NEW(mem, int64_t, c);
-    a->far = LHI_NEW(mem, uint32_t, c);
-    return a->way && a->n && a->next && a->end && a->trip && a->far;
+    a->distant_chunks = LHI_NEW(mem, uint32_t, c);
+    return a->path && a->n && a->next && a->end && a->trip && a->distant_chunks;
 }
 
 /* Checks the requirements: one chunk per device, memory expressed by arcs, and
  * times far from overflow with any parameters. */
-static bool is_one_way(const lhi_shop *s)
+static bool is_applicable(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;
-    if (s->horizon > FAR / 16 / waits || !lhi_shop_is_single(s))
+    if (s->horizon > FAR / 16 / waits || !lhi_shop_has_single_chunks(s))
         return false;
     for (uint32_t m = 0; m < s->n_machines; m++) {
         const lhi_machine *k = &s->machines[m];
         if (k->leader != NONE ||
-            (k->memory_limit != LH_NO_LIMIT && !k->arcs_hold))
+            (k->memory_limit != LH_NO_LIMIT && !k->arcs_enforce_memory))
             return false;
     }
     return true;
@@ -678,7 +678,7 @@ lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
                             lhi_arena *mem, lhi_inserter **out, lh_error *err)
 {
     *out = NULL;
-    if (!is_one_way(shop))
+    if (!is_applicable(shop))
         return LH_OK;
     lhi_inserter *a = LHI_NEW(mem, lhi_inserter, 1);
     if (!a)
@@ -687,14 +687,14 @@ lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
     if (mirrored) {
         lhi_shop *mirror;
         LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));
-        LHI_TRY(lhi_words_make(shop, mem, &a->forward, err));
+        LHI_TRY(lhi_machine_orders_make(shop, mem, &a->forward, err));
         a->s = mirror;
     }
-    LHI_TRY(lhi_words_make(a->s, mem, &a->words, err));
+    LHI_TRY(lhi_machine_orders_make(a->s, mem, &a->words, err));
     if (!allocate(a, mem))
         return lhi_fail_nomem(err);
-    find_way(a);
-    measure_trips(a);
+    find_path(a);
+    compute_round_trips(a);
     *out = a;
     return LH_OK;
 }

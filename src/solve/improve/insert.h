@@ -2,8 +2,8 @@
 /* Insertion heuristic: builds schedules microbatch by microbatch, each on its
  * complete path through the gaps that earlier ones left
  * (docs/theory/optimal.md, "Insertion"). */
-#ifndef LHI_INSERT_H
-#define LHI_INSERT_H
+#ifndef LHI_INSERTION_H
+#define LHI_INSERTION_H
 
 #include "solve/model/words.h"
 
@@ -17,7 +17,7 @@ lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
                             lhi_arena *mem, lhi_inserter **out, lh_error *err);
 
 /* Options for one annealing cycle. */
-typedef struct lhi_insert {
+typedef struct lhi_insertion_options {
     /* All schedules begin with the first (mirrored: the last) n_kept
      * microbatches of a schedule with n_microbatches. start[]: starts of the
      * operations in its job shop, which differs only in the number of
@@ -26,15 +26,15 @@ typedef struct lhi_insert {
     uint32_t n_microbatches, n_kept;
     uint64_t ticks; /* to spend, approximate */
     int64_t target; /* stop at this objective */
-} lhi_insert;
+} lhi_insertion_options;
 
 /* Runs one annealing cycle: at least one schedule unless the budget is spent,
  * at most 200. If better than *best_time (< 0: any), stores the orders in
  * `best` and updates *best_time. */
-void lhi_inserter_run(lhi_inserter *inserter, const lhi_insert *how,
-                      lhi_words *best, int64_t *best_time, lhi_budget *budget);
+void lhi_inserter_run(lhi_inserter *inserter, const lhi_insertion_options *how,
+                      lhi_machine_orders *best, int64_t *best_time, lhi_budget *budget);
 /* Returns each operation's end by the slots of the last schedule, which is no
  * earlier than its orders allow; mirrored: reversed time. */
-const int64_t *lhi_inserter_ends(const lhi_inserter *inserter);
+const int64_t *lhi_inserter_get_ends(const lhi_inserter *inserter);
 
 #endif

@@ -8,135 +8,135 @@
 #include "base/fail.h"
 
 enum {
-    REGROWER_BYTES = 800, /* per operation, approximate */
-    ENDS = 2              /* insertion from the first or the last */
+    WORKER_BYTES = 800, /* per operation, approximate */
+    N_DIRECTIONS = 2              /* insertion from the first or the last */
 };
 
 /* One task's result. */
-typedef struct one {
-    lhi_words *words; /* best orders of this task */
+typedef struct insertion_task {
+    lhi_machine_orders *words; /* best orders of this task */
     int64_t time, before;
     lhi_engine by;
-} one;
+} insertion_task;
 
 /* A batch of insertion tasks. */
-typedef struct inserts {
+typedef struct insertion_batch {
     lhi_solver *r;
-    one *all;
-    lhi_regrow how;
-} inserts;
+    insertion_task *all;
+    lhi_repair_options how;
+} insertion_batch;
 
-static lh_status insert(void *context, uint32_t i, lhi_piece *piece)
+static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
-    inserts *a = context;
-    one *k = &a->all[i];
-    lhi_regrow how = a->how;
+    insertion_batch *a = context;
+    insertion_task *k = &a->all[i];
+    lhi_repair_options how = a->how;
     how.ticks = piece->ticks;
-    return lhi_regrow_run(a->r->regrowers[i].regrower, k->words, &k->time,
+    return lhi_repairer_run(a->r->workers[i].regrower, k->words, &k->time,
                           &k->by, &how, &piece->budget, &piece->err);
 }
 
 /* Offers a task's schedule if it improved. */
-static lh_status take_schedule(void *context, uint32_t i,
-                               const lhi_piece *piece, bool *last,
+static lh_status merge_task(void *context, uint32_t i,
+                               const lhi_batch_task *piece, bool *last,
                                lh_error *err)
 {
-    inserts *a = context;
-    const one *k = &a->all[i];
+    insertion_batch *a = context;
+    const insertion_task *k = &a->all[i];
     (void)piece;
     (void)last; /* nothing remains once a task meets the bound */
     return k->time >= 0 && (k->before < 0 || k->time < k->before)
-               ? lhi_solver_offer(a->r, k->words, k->by, err)
+               ? lhi_solver_offer_orders(a->r, k->words, k->by, err)
                : LH_OK;
 }
 
 /* Creates the workers: at least one per direction, at most an eighth of the
  * memory. None if insertion does not apply to the job shop. */
-static lh_status make_regrowers(lhi_solver *r, lh_error *err)
+static lh_status make_workers(lhi_solver *r, lh_error *err)
 {
-    if (r->regrowers)
+    if (r->workers)
         return LH_OK;
-    const size_t fit = r->o.memory / 8 / REGROWER_BYTES / r->shop->n_ops;
-    uint32_t n = r->at_once < fit ? r->at_once : (uint32_t)fit;
-    if (n < ENDS)
-        n = ENDS;
-    r->regrowers = LHI_NEW(r->mem, lhi_worker, n);
-    if (!r->regrowers)
+    const size_t fit = r->o.memory / 8 / WORKER_BYTES / r->shop->n_ops;
+    uint32_t n = r->n_parallel < fit ? r->n_parallel : (uint32_t)fit;
+    if (n < N_DIRECTIONS)
+        n = N_DIRECTIONS;
+    r->workers = LHI_NEW(r->mem, lhi_worker, n);
+    if (!r->workers)
         return lhi_fail_nomem(err);
-    while (r->n_regrowers < n && !lhi_spend(&r->budget, r->shop->n_ops / 6)) {
-        lhi_worker *k = &r->regrowers[r->n_regrowers];
+    while (r->n_workers < n && !lhi_budget_spend(&r->budget, r->shop->n_ops / 6)) {
+        lhi_worker *k = &r->workers[r->n_workers];
         k->mem = lhi_arena_make(0);
         if (!k->mem)
             return lhi_fail_nomem(err);
-        lh_status status = lhi_regrower_make(
-            r->shop, r->o.seed + r->n_regrowers, k->mem, &k->regrower, err);
+        lh_status status = lhi_repairer_make(
+            r->shop, r->o.seed + r->n_workers, k->mem, &k->regrower, err);
         if (status != LH_OK || !k->regrower) {
             lhi_arena_free(k->mem);
             return status;
         }
-        r->n_regrowers++;
+        r->n_workers++;
     }
     return LH_OK;
 }
 
-void lhi_free_regrowers(lhi_solver *r)
+void lhi_parallel_insertion_free_workers(lhi_solver *r)
 {
-    for (uint32_t i = 0; i < r->n_regrowers; i++)
-        lhi_arena_free(r->regrowers[i].mem);
-    r->n_regrowers = 0;
+    for (uint32_t i = 0; i < r->n_workers; i++)
+        lhi_arena_free(r->workers[i].mem);
+    r->n_workers = 0;
 }
 
-static lh_status make_all(inserts *a, lhi_arena *mem, lhi_piece **pieces,
+static lh_status make_tasks(insertion_batch *a, lhi_arena *mem, lhi_batch_task **pieces,
                           lh_error *err)
 {
     lhi_solver *r = a->r;
-    const uint32_t n = r->n_regrowers;
-    *pieces = LHI_NEW(mem, lhi_piece, n);
-    a->all = LHI_NEW(mem, one, n);
+    const uint32_t n = r->n_workers;
+    *pieces = LHI_NEW(mem, lhi_batch_task, n);
+    a->all = LHI_NEW(mem, insertion_task, n);
     if (!*pieces || !a->all)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < n && !lhi_spend(&r->budget, r->shop->n_ops / 12);
+    for (uint32_t i = 0; i < n && !lhi_budget_spend(&r->budget, r->shop->n_ops / 12);
          i++) {
-        one *k = &a->all[i];
+        insertion_task *k = &a->all[i];
         k->before = k->time = -1;
-        LHI_TRY(lhi_words_make(r->shop, mem, &k->words, err));
-        if (r->has_words) {
-            lhi_words_copy(k->words, r->best);
-            k->before = k->time = lhi_words_time(k->words);
+        LHI_TRY(lhi_machine_orders_make(r->shop, mem, &k->words, err));
+        if (r->has_orders) {
+            lhi_machine_orders_copy(k->words, r->best);
+            k->before = k->time = lhi_machine_orders_evaluate(k->words);
         }
-        (*pieces)[i].ticks = lhi_budget_left(&r->budget, a->how.ticks) / n;
+        (*pieces)[i].ticks = lhi_budget_get_remaining(&r->budget, a->how.ticks) / n;
     }
     return LH_OK;
 }
 
-lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err)
+lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
-    inserts a = {.r = r,
-                 .how = {.fewer = r->fewer,
+    insertion_batch a = {.r = r,
+                 .how = {.reduction = r->reduction,
                          .ticks = ticks,
-                         .target = lhi_shop_deadline(r->shop, r->low),
+                         .target = lhi_shop_get_deadline(r->shop, r->low_units),
                          .seed = r->o.seed}};
-    if (!lhi_is_on(&r->budget, LHI_ENGINE_INSERTION))
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_INSERTION))
         return LH_OK;
-    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_INSERTION);
-    LHI_TRY(make_regrowers(r, err));
-    if (r->n_regrowers == 0 || lhi_is_done(r)) {
-        lhi_go_back_to(&r->budget, before);
+    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_INSERTION);
+    LHI_TRY(make_workers(r, err));
+    if (r->n_workers == 0 || lhi_solver_is_done(r)) {
+        lhi_budget_restore_engine(&r->budget, before);
         return LH_OK;
     }
     lhi_arena *mem = lhi_arena_make(0);
     lhi_batch batch = {.r = r,
                        .context = &a,
-                       .n = r->n_regrowers,
-                       .work = insert,
-                       .take = take_schedule};
+                       .n = r->n_workers,
+                       .work = run_task,
+                       .take = merge_task};
     if (!mem)
         return lhi_fail_nomem(err);
-    lhi_report(r, "insertion");
-    lh_status status = make_all(&a, mem, &batch.pieces, err);
+    lhi_solver_report(r, "insertion");
+    lh_status status = make_tasks(&a, mem, &batch.pieces, err);
     if (status == LH_OK && !r->budget.stop)
         status = lhi_batch_run(&batch, r->o.threads, err);
-    lhi_go_back_to(&r->budget, before);
+    lhi_budget_restore_engine(&r->budget, before);
     lhi_arena_free(mem);
     return status;
 }

@@ -12,32 +12,32 @@
 
 #include <string.h>
 
-enum { N_KINDS = LHI_SCATTER + 1, WALK = 8 };
+enum { N_KINDS = LHI_SCATTER + 1, WALK_STEPS = 8 };
 
 /* State for forward-backward improvement. */
 struct lhi_justifier {
     lhi_arena *mem;
     const lhi_shop *shop;
-    lhi_words *words, *back; /* for the job shop and its mirror */
+    lhi_machine_orders *words, *back; /* for the job shop and its mirror */
     int64_t *due, mean;
     uint64_t rng;
 };
 
 /* Scopes of a perturbation. */
-typedef enum shake_kind {
-    SHAKE_OPERATIONS,
-    SHAKE_KINDS, /* all F, all D, ... */
-    SHAKE_STREAMS,
-    N_SHAKES,
-    SHAKE_NOTHING
-} shake_kind;
+typedef enum perturbation_kind {
+    PERTURB_OPERATIONS,
+    PERTURB_KINDS, /* all F, all D, ... */
+    PERTURB_STREAMS,
+    N_PERTURBATIONS,
+    PERTURB_NOTHING
+} perturbation_kind;
 
 /* A perturbation of the due dates. */
-typedef struct shake {
-    shake_kind kind;
+typedef struct perturbation {
+    perturbation_kind kind;
     int64_t most;     /* maximum change */
     int64_t from, to; /* operations that end in this interval */
-} shake;
+} perturbation;
 
 static uint64_t draw(lhi_justifier *j) /* splitmix64 */
 {
@@ -47,15 +47,15 @@ static uint64_t draw(lhi_justifier *j) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-static int64_t below(lhi_justifier *j, int64_t n)
+static int64_t draw_below(lhi_justifier *j, int64_t n)
 {
     return n > 0 ? (int64_t)(draw(j) % (uint64_t)n) : 0;
 }
 
 /* Returns a random number in -most..most. */
-static int64_t change(lhi_justifier *j, int64_t most)
+static int64_t draw_change(lhi_justifier *j, int64_t most)
 {
-    return below(j, 2 * most + 1) - most;
+    return draw_below(j, 2 * most + 1) - most;
 }
 
 lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
@@ -77,8 +77,8 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
     j->mean = j->mean / shop->n_ops + 1;
     lhi_shop *mirror;
     LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));
-    LHI_TRY(lhi_words_make(shop, mem, &j->words, err));
-    LHI_TRY(lhi_words_make(mirror, mem, &j->back, err));
+    LHI_TRY(lhi_machine_orders_make(shop, mem, &j->words, err));
+    LHI_TRY(lhi_machine_orders_make(mirror, mem, &j->back, err));
     *out = j;
     return LH_OK;
 }
@@ -87,14 +87,14 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
  * ------------------------------------------------------------------ */
 
 /* Draws a random perturbation. */
-static shake draw_shake(lhi_justifier *j, int64_t span)
+static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
 {
-    shake k = {.kind = (shake_kind)below(j, N_SHAKES),
-               .most = j->mean * (1 + below(j, 24)) / 8,
+    perturbation k = {.kind = (perturbation_kind)draw_below(j, N_PERTURBATIONS),
+               .most = j->mean * (1 + draw_below(j, 24)) / 8,
                .to = FAR};
-    if (below(j, 4) > 0) {
-        int64_t length = span / (2 + below(j, 20));
-        k.from = below(j, span - length);
+    if (draw_below(j, 4) > 0) {
+        int64_t length = span / (2 + draw_below(j, 20));
+        k.from = draw_below(j, span - length);
         k.to = k.from + length;
     }
     return k;
@@ -102,108 +102,108 @@ static shake draw_shake(lhi_justifier *j, int64_t span)
 
 /* Computes due dates for the opposite direction: operations in order of their
  * starts here, last first. */
-static void make_due(lhi_justifier *j, const lhi_words *from, int64_t span,
-                     const shake *k)
+static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from, int64_t span,
+                     const perturbation *k)
 {
     const lhi_shop *s = j->shop;
     int64_t by_kind[N_KINDS] = {0};
-    for (uint32_t i = 0; k->kind == SHAKE_KINDS && i < N_KINDS; i++)
-        by_kind[i] = change(j, k->most);
+    for (uint32_t i = 0; k->kind == PERTURB_KINDS && i < N_KINDS; i++)
+        by_kind[i] = draw_change(j, k->most);
     for (uint32_t i = 0; i < s->n_streams; i++) {
         const lhi_stream *t = &s->streams[i];
         int64_t add = by_kind[t->kind];
-        if (k->kind == SHAKE_STREAMS)
-            add = change(j, k->most);
+        if (k->kind == PERTURB_STREAMS)
+            add = draw_change(j, k->most);
         for (uint32_t o = t->first; o < t->first + t->count; o++) {
             int64_t due = span - from->end[o] + s->time[o];
-            if (k->kind == SHAKE_OPERATIONS)
-                add = change(j, k->most);
+            if (k->kind == PERTURB_OPERATIONS)
+                add = draw_change(j, k->most);
             if (from->end[o] >= k->from && from->end[o] <= k->to)
                 due += add;
-            j->due[lhi_mirror_op(s, o)] = due;
+            j->due[lhi_mirror_get_operation(s, o)] = due;
         }
     }
 }
 
 /* Dispatches `to` by due dates from `from`, whose makespan is `span`. *time:
  * the objective, or -1. */
-static lh_status dispatch_from(lhi_justifier *j, const lhi_words *from,
-                               int64_t span, const shake *k, lhi_words *to,
+static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
+                               int64_t span, const perturbation *k, lhi_machine_orders *to,
                                int64_t *time, lh_error *err)
 {
     bool ok = false;
-    make_due(j, from, span, k);
-    LHI_TRY(lhi_words_dispatch(to, j->due, &ok, j->mem, err));
-    *time = ok ? lhi_words_time(to) : -1;
+    fill_due_dates(j, from, span, k);
+    LHI_TRY(lhi_dispatch_by_due_date(to, j->due, &ok, j->mem, err));
+    *time = ok ? lhi_machine_orders_evaluate(to) : -1;
     return LH_OK;
 }
 
-static bool take_better(lhi_words *best, int64_t *best_time,
-                        const lhi_words *words, int64_t time)
+static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
+                        const lhi_machine_orders *words, int64_t time)
 {
     if (time < 0 || time >= *best_time)
         return false;
     *best_time = time;
-    lhi_words_copy(best, words);
-    lhi_words_time(best);
+    lhi_machine_orders_copy(best, words);
+    lhi_machine_orders_evaluate(best);
     return true;
 }
 
 /* Alternates backward and forward dispatching until the limit. */
-static lh_status justify(lhi_justifier *j, lhi_words *best, int64_t *best_time,
-                         const lhi_justify *how, lhi_budget *budget,
+static lh_status justify(lhi_justifier *j, lhi_machine_orders *best, int64_t *best_time,
+                         const lhi_justification_options *how, lhi_budget *budget,
                          lh_error *err)
 {
     const uint64_t each = j->shop->n_ops / 8 + 1;
     const uint64_t end = budget->used + how->ticks;
-    const shake still = {.kind = SHAKE_NOTHING};
-    const lhi_words *now = best;
+    const perturbation still = {.kind = PERTURB_NOTHING};
+    const lhi_machine_orders *now = best;
     int64_t span = *best_time;
     j->rng = how->seed;
     for (uint32_t since = 0; *best_time > how->target;) {
         int64_t back, turned = -1, time = -1;
-        shake k = since == 0 ? still : draw_shake(j, span);
+        perturbation k = since == 0 ? still : draw_perturbation(j, span);
         LHI_TRY(dispatch_from(j, now, span, &k, j->back, &back, err));
-        if (lhi_spend(budget, each))
+        if (lhi_budget_spend(budget, each))
             break;
         if (back >= 0) {
-            lhi_mirror_words(j->words, j->back);
-            turned = lhi_words_time(j->words);
+            lhi_mirror_convert_orders(j->words, j->back);
+            turned = lhi_machine_orders_evaluate(j->words);
         }
-        bool better = take_better(best, best_time, j->words, turned);
+        bool better = keep_better(best, best_time, j->words, turned);
         if (back >= 0)
             LHI_TRY(
                 dispatch_from(j, j->back, back, &still, j->words, &time, err));
-        better = take_better(best, best_time, j->words, time) || better;
+        better = keep_better(best, best_time, j->words, time) || better;
         since = better ? 0 : since + 1;
-        if (lhi_spend(budget, each) || budget->used >= end ||
-            (how->calm && !better))
+        if (lhi_budget_spend(budget, each) || budget->used >= end ||
+            (how->unperturbed && !better))
             break;
         /* Walk a few steps away from the best. */
-        bool home = better || since % WALK == 0 || time < 0;
+        bool home = better || since % WALK_STEPS == 0 || time < 0;
         now = home ? best : j->words;
         span = home ? *best_time : time;
     }
     return LH_OK;
 }
 
-lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
-                          const lhi_justify *how, lhi_budget *budget,
+lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best, int64_t *best_time,
+                          const lhi_justification_options *how, lhi_budget *budget,
                           lh_error *err)
 {
-    if (!lhi_is_on(budget, LHI_ENGINE_JUSTIFICATION))
+    if (!lhi_budget_is_engine_enabled(budget, LHI_ENGINE_JUSTIFICATION))
         return LH_OK;
-    const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_JUSTIFICATION);
+    const lhi_engine before = lhi_budget_enter_engine(budget, LHI_ENGINE_JUSTIFICATION);
     lh_status status = justify(j, best, best_time, how, budget, err);
-    lhi_go_back_to(budget, before);
+    lhi_budget_restore_engine(budget, before);
     return status;
 }
 
-lh_status lhi_justify_calmly(lhi_justifier *j, lhi_words *best,
+lh_status lhi_justifier_run_unperturbed(lhi_justifier *j, lhi_machine_orders *best,
                              int64_t *best_time, uint64_t seed, int64_t target,
                              lhi_budget *budget, lh_error *err)
 {
-    lhi_justify how = {
-        .seed = seed, .ticks = UINT64_MAX / 2, .target = target, .calm = true};
-    return j ? lhi_justify_run(j, best, best_time, &how, budget, err) : LH_OK;
+    lhi_justification_options how = {
+        .seed = seed, .ticks = UINT64_MAX / 2, .target = target, .unperturbed = true};
+    return j ? lhi_justifier_run(j, best, best_time, &how, budget, err) : LH_OK;
 }

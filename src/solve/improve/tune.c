@@ -14,26 +14,26 @@
 enum { PATIENCE = 4 };
 
 /* The tunable parameters. */
-typedef struct knobs {
+typedef struct parameters {
     int64_t *offset;   /* per stream: added to its due dates */
     uint32_t *cap;     /* per chunk: max. activations */
     uint32_t patience; /* in quarters: 0 runs the first startable operation, 4
                         * waits for all that could start before it would end */
-} knobs;
+} parameters;
 
 /* Tuning state. */
 typedef struct tuner {
     const lhi_shop *s;
-    lhi_words *w; /* orders under construction */
+    lhi_machine_orders *w; /* orders under construction */
     const int64_t *due;
-    knobs now, old;
+    parameters now, old;
     uint64_t rng;
     uint32_t *next;  /* per stream: completed operations */
     uint32_t *waits; /* per operation: pending arcs */
     uint32_t *waits0;
     int64_t *free_at, *held; /* per machine */
     uint32_t *pick;
-    lhi_first first;  /* machines by earliest end */
+    lhi_earliest_machine first;  /* machines by earliest end */
     int64_t *reserve; /* per stream: memory reserved for others */
     uint32_t *give;   /* per F stream: the stream that releases, or NONE */
     uint32_t *rule_at, *rule; /* per stream: streams that precede it */
@@ -48,7 +48,7 @@ static uint64_t draw(tuner *a) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-static uint32_t below(tuner *a, uint32_t n)
+static uint32_t draw_below(tuner *a, uint32_t n)
 {
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
@@ -105,27 +105,27 @@ static void choose(tuner *a, uint32_t machine)
         }
     }
     a->pick[machine] = best;
-    lhi_first_set(&a->first, machine, best == NONE ? FAR : end);
+    lhi_earliest_machine_set_end(&a->first, machine, best == NONE ? FAR : end);
 }
 
 /* Runs an operation and updates its successors. */
 static void run_op(tuner *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
-    lhi_words *w = a->w;
+    lhi_machine_orders *w = a->w;
     uint32_t stream = s->stream_of[o], m = s->streams[stream].machine;
     int64_t start = a->free_at[m] > w->ready[o] ? a->free_at[m] : w->ready[o];
     a->next[stream]++;
     a->held[m] += s->memory[o];
     a->free_at[m] = start + s->time[o];
-    lhi_first_stale(&a->first, m);
+    lhi_earliest_machine_mark_stale(&a->first, m);
     w->order[m][w->next[m]++] = o;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
         uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
         int64_t ready = a->free_at[m] + s->succ_lag[i];
         if (ready > w->ready[to])
             w->ready[to] = ready;
-        lhi_first_stale(&a->first, other);
+        lhi_earliest_machine_mark_stale(&a->first, other);
         if (a->waits[to] > 0)
             a->waits[to]--;
         /* Followers run their leader's outputs in order. */
@@ -139,10 +139,10 @@ static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;
     for (;;) {
-        for (uint32_t m; (m = lhi_first_next(&a->first)) != NONE;)
+        for (uint32_t m; (m = lhi_earliest_machine_take_stale(&a->first)) != NONE;)
             if (s->machines[m].leader == NONE)
                 choose(a, m);
-        uint32_t best = lhi_first_get(&a->first);
+        uint32_t best = lhi_earliest_machine_get(&a->first);
         if (best == NONE)
             break;
         run_op(a, a->pick[best]);
@@ -158,26 +158,26 @@ static bool run_all(tuner *a)
 static int64_t evaluate(tuner *a)
 {
     const lhi_shop *s = a->s;
-    lhi_words *w = a->w;
+    lhi_machine_orders *w = a->w;
     memset(a->next, 0, s->n_streams * sizeof *a->next);
     memset(a->free_at, 0, s->n_machines * sizeof *a->free_at);
     memset(a->held, 0, s->n_machines * sizeof *a->held);
-    lhi_first_begin(&a->first);
+    lhi_earliest_machine_reset(&a->first);
     memset(w->next, 0, s->n_machines * sizeof *w->next);
     memcpy(w->ready, s->head, s->n_ops * sizeof *w->ready);
     memcpy(a->waits, a->waits0, s->n_ops * sizeof *a->waits);
     if (!run_all(a))
         return FAR;
     for (uint32_t m = 0; m < s->n_machines; m++)
-        lhi_words_follow(w, m);
-    int64_t time = lhi_words_time(w);
+        lhi_machine_orders_update_followers(w, m);
+    int64_t time = lhi_machine_orders_evaluate(w);
     return time < 0 ? FAR : time;
 }
 
 /* --- parameters --------------------------------------------------------------
  */
 
-static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
+static void copy_parameters(const lhi_shop *s, parameters *to, const parameters *from)
 {
     memcpy(to->offset, from->offset, s->n_streams * sizeof *to->offset);
     memcpy(to->cap, from->cap, s->p->n_chunks * sizeof *to->cap);
@@ -186,26 +186,26 @@ static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
 
 static int64_t draw_offset(tuner *a)
 {
-    int64_t size = a->scale >> below(a, 8);
+    int64_t size = a->scale >> draw_below(a, 8);
     int64_t by = size + (int64_t)(draw(a) >> 1) % (size + 1);
     return draw(a) & 1 ? by : -by;
 }
 
 /* Perturbs one parameter. */
-static void turn(tuner *a)
+static void perturb(tuner *a)
 {
     const lhi_shop *s = a->s;
-    uint32_t what = below(a, 16), n = s->n_microbatches;
+    uint32_t what = draw_below(a, 16), n = s->n_microbatches;
     if (what == 0) {
-        a->now.patience = below(a, PATIENCE + 1);
+        a->now.patience = draw_below(a, PATIENCE + 1);
         return;
     }
     if (what < 6) {
-        uint32_t c = below(a, s->p->n_chunks);
+        uint32_t c = draw_below(a, s->p->n_chunks);
         uint32_t *cap = &a->now.cap[c];
         if (*cap > n)
             *cap = n;
-        uint32_t by = 1 + below(a, 1u << below(a, 4));
+        uint32_t by = 1 + draw_below(a, 1u << draw_below(a, 4));
         *cap = draw(a) & 1 ? (*cap > by ? *cap - by : 1)
                            : (*cap + by < n ? *cap + by : n);
         /* Often change adjacent chunks as well. */
@@ -213,7 +213,7 @@ static void turn(tuner *a)
             a->now.cap[d + 1] = *cap;
         return;
     }
-    uint32_t stream = below(a, s->n_streams);
+    uint32_t stream = draw_below(a, s->n_streams);
     const lhi_stream *t = &s->streams[stream];
     int64_t by = draw_offset(a);
     if (what < 12) {
@@ -221,8 +221,8 @@ static void turn(tuner *a)
         return;
     }
     /* All streams of one kind on a range of chunks. */
-    uint32_t first = below(a, s->p->n_chunks),
-             last = first + below(a, s->p->n_chunks - first);
+    uint32_t first = draw_below(a, s->p->n_chunks),
+             last = first + draw_below(a, s->p->n_chunks - first);
     for (uint32_t i = 0; i < s->n_streams; i++)
         if (s->streams[i].kind == t->kind && s->streams[i].chunk >= first &&
             s->streams[i].chunk <= last)
@@ -230,8 +230,8 @@ static void turn(tuner *a)
 }
 
 /* Searches the parameters by simulated annealing. */
-static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
-                         const lhi_tune *how, lhi_budget *budget)
+static void search_parameters(tuner *a, lhi_machine_orders *best, int64_t *best_time,
+                         const lhi_tuning_options *how, lhi_budget *budget)
 {
     const uint64_t each = a->s->n_ops / 10 + 1;
     uint64_t steps = how->ticks / each + 1;
@@ -239,24 +239,24 @@ static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
     for (uint64_t i = 0;; i++) {
         if (now < FAR && (*best_time < 0 || now < *best_time)) {
             *best_time = now;
-            lhi_words_copy(best, a->w);
+            lhi_machine_orders_copy(best, a->w);
         }
-        if (i >= steps || lhi_spend(budget, each) ||
+        if (i >= steps || lhi_budget_spend(budget, each) ||
             (*best_time >= 0 && *best_time <= how->target))
             return;
-        copy_knobs(a->s, &a->old, &a->now);
+        copy_parameters(a->s, &a->old, &a->now);
         for (uint32_t k = 0; k == 0 || draw(a) % 4 == 0; k++)
-            turn(a);
+            perturb(a);
         int64_t time = evaluate(a);
         /* Accept up to a few percent of a pass uphill at first. */
         int64_t heat =
             a->scale * 2 * (int64_t)((steps - i) * 1024 / steps) / 1024;
         int64_t allow = heat > 0 ? (int64_t)(draw(a) >> 1) % (heat + 1) : 0;
-        allow = allow * (int64_t)below(a, 1024) / 1024;
+        allow = allow * (int64_t)draw_below(a, 1024) / 1024;
         if (time <= now + (now < FAR ? allow : 0))
             now = time;
         else
-            copy_knobs(a->s, &a->now, &a->old);
+            copy_parameters(a->s, &a->now, &a->old);
     }
 }
 
@@ -306,7 +306,7 @@ static bool allocate(tuner *a, lhi_arena *mem)
 {
     const lhi_shop *s = a->s;
     uint32_t m = s->n_machines, n = s->n_streams, c = s->p->n_chunks;
-    knobs *both[2] = {&a->now, &a->old};
+    parameters *both[2] = {&a->now, &a->old};
     for (int i = 0; i < 2; i++) {
         both[i]->offset = LHI_NEW(mem, int64_t, n);
         both[i]->cap = LHI_NEW(mem, uint32_t, c);
@@ -327,17 +327,17 @@ static bool allocate(tuner *a, lhi_arena *mem)
            a->pick && a->reserve && a->give && a->rule_at && a->rule;
 }
 
-lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
-                         const lhi_tune *how, lhi_budget *budget,
+lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
+                         const lhi_tuning_options *how, lhi_budget *budget,
                          lhi_arena *mem, lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(mem);
     tuner a = {.s = best->shop, .rng = how->seed};
     lhi_windows *windows = NULL;
     uint32_t impossible;
-    lh_status status = lhi_words_make(best->shop, mem, &a.w, err);
+    lh_status status = lhi_machine_orders_make(best->shop, mem, &a.w, err);
     if (status == LH_OK)
-        status = lhi_first_make(&a.first, best->shop->n_machines, mem, err);
+        status = lhi_earliest_machine_make(&a.first, best->shop->n_machines, mem, err);
     if (status == LH_OK && !allocate(&a, mem))
         status = lhi_fail_nomem(err);
     /* Due dates from the required successors, for any orders. */
@@ -348,7 +348,7 @@ lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
         lhi_windows_set(windows, best->shop->horizon, budget)) {
         a.due = windows->e;
         read_rules(&a);
-        search_knobs(&a, best, best_time, how, budget);
+        search_parameters(&a, best, best_time, how, budget);
     }
     lhi_windows_free(windows);
     lhi_arena_rewind(mem, mark);

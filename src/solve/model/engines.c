@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(LHI_N_ENGINES - 1 <= LH_MOST_SOLVE_ENGINES,
+_Static_assert(LHI_N_ENGINES - 1 <= LH_MAX_SOLVE_ENGINES,
                "a solution has a row for each");
 
 /* Texts for one engine. */
 typedef struct row {
     const char *name, *says, *about;
-} row;
+} engine_row;
 
-static const row rows[LHI_N_ENGINES] = {
+static const engine_row rows[LHI_N_ENGINES] = {
 #define ROW(id, name, says, about) [LHI_ENGINE_##id] = {name, says, about},
     LHI_ENGINE_LIST(ROW)
 #undef ROW
@@ -35,13 +35,13 @@ const char *lh_solve_engine_about(uint32_t i)
     return i < lh_n_solve_engines() ? rows[i + 1].about : NULL;
 }
 
-const char *lhi_engine_says(lhi_engine engine)
+const char *lhi_engine_get_label(lhi_engine engine)
 {
     return engine == LHI_ENGINE_NONE ? "" : rows[engine].says;
 }
 
 /* Reports an unknown engine with the list of names. */
-static lh_status no_such_engine(const char *name, size_t len, lh_error *err)
+static lh_status report_unknown_engine(const char *name, size_t len, lh_error *err)
 {
     char known[400] = "";
     size_t n = 0;
@@ -56,7 +56,7 @@ static lh_status no_such_engine(const char *name, size_t len, lh_error *err)
                     (int)(len < 40 ? len : 40), name, known);
 }
 
-lh_status lhi_engines_without(const char *without, uint64_t *off, lh_error *err)
+lh_status lhi_engine_parse_disabled(const char *without, uint64_t *off, lh_error *err)
 {
     uint64_t all = 0;
     const char *at = without;
@@ -67,7 +67,7 @@ lh_status lhi_engines_without(const char *without, uint64_t *off, lh_error *err)
                                      strncmp(rows[i].name, at, len) != 0))
             i++;
         if (i == LHI_N_ENGINES)
-            return no_such_engine(at, len, err);
+            return report_unknown_engine(at, len, err);
         all |= UINT64_C(1) << i;
         at = at[len] ? at + len + 1 : NULL;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "solve/model/first.h"
 
-lh_status lhi_first_make(lhi_first *f, uint32_t n_machines, lhi_arena *mem,
+lh_status lhi_earliest_machine_make(lhi_earliest_machine *f, uint32_t n_machines, lhi_arena *mem,
                          lh_error *err)
 {
-    *f = (lhi_first){.n = n_machines, .n_leaves = 1};
+    *f = (lhi_earliest_machine){.n = n_machines, .n_leaves = 1};
     while (f->n_leaves < n_machines)
         f->n_leaves *= 2;
     f->end = LHI_NEW(mem, int64_t, f->n_leaves);
@@ -16,13 +16,13 @@ lh_status lhi_first_make(lhi_first *f, uint32_t n_machines, lhi_arena *mem,
     return LH_OK;
 }
 
-static uint32_t winner_of(const lhi_first *f, uint32_t i)
+static uint32_t get_winner(const lhi_earliest_machine *f, uint32_t i)
 {
     uint32_t a = f->winner[2 * i], b = f->winner[2 * i + 1];
     return f->end[b] < f->end[a] ? b : a;
 }
 
-void lhi_first_begin(lhi_first *f)
+void lhi_earliest_machine_reset(lhi_earliest_machine *f)
 {
     f->n_stale = 0;
     for (uint32_t m = 0; m < f->n_leaves; m++) {
@@ -30,14 +30,14 @@ void lhi_first_begin(lhi_first *f)
         f->winner[f->n_leaves + m] = m;
     }
     for (uint32_t i = f->n_leaves; i-- > 1;)
-        f->winner[i] = winner_of(f, i);
+        f->winner[i] = get_winner(f, i);
     for (uint32_t m = 0; m < f->n; m++) {
         f->stale[m] = true;
         f->list[f->n_stale++] = m;
     }
 }
 
-void lhi_first_stale(lhi_first *f, uint32_t machine)
+void lhi_earliest_machine_mark_stale(lhi_earliest_machine *f, uint32_t machine)
 {
     if (f->stale[machine])
         return;
@@ -45,7 +45,7 @@ void lhi_first_stale(lhi_first *f, uint32_t machine)
     f->list[f->n_stale++] = machine;
 }
 
-uint32_t lhi_first_next(lhi_first *f)
+uint32_t lhi_earliest_machine_take_stale(lhi_earliest_machine *f)
 {
     if (f->n_stale == 0)
         return NONE;
@@ -54,20 +54,20 @@ uint32_t lhi_first_next(lhi_first *f)
     return m;
 }
 
-void lhi_first_set(lhi_first *f, uint32_t machine, int64_t end)
+void lhi_earliest_machine_set_end(lhi_earliest_machine *f, uint32_t machine, int64_t end)
 {
     if (f->end[machine] == end)
         return;
     f->end[machine] = end;
     for (uint32_t i = (f->n_leaves + machine) / 2; i > 0; i /= 2) {
-        uint32_t winner = winner_of(f, i);
+        uint32_t winner = get_winner(f, i);
         if (winner == f->winner[i] && winner != machine)
             return; /* ancestors are unchanged */
         f->winner[i] = winner;
     }
 }
 
-uint32_t lhi_first_get(const lhi_first *f)
+uint32_t lhi_earliest_machine_get(const lhi_earliest_machine *f)
 {
     uint32_t m = f->winner[1];
     return f->end[m] < FAR ? m : NONE;

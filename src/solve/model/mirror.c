@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "solve/model/mirror.h"
 
-uint32_t lhi_mirror_op(const lhi_shop *s, uint32_t o)
+uint32_t lhi_mirror_get_operation(const lhi_shop *s, uint32_t o)
 {
     const lhi_stream *t = &s->streams[s->stream_of[o]];
     return 2 * t->first + t->count - 1 - o;
 }
 
 /* Reverses all arcs. */
-static void turn_arcs(const lhi_shop *s, lhi_shop *t)
+static void reverse_arcs(const lhi_shop *s, lhi_shop *t)
 {
     uint32_t n_succ = 0, n_pred = 0;
     for (uint32_t x = 0; x < s->n_ops; x++) {
-        uint32_t o = lhi_mirror_op(s, x);
+        uint32_t o = lhi_mirror_get_operation(s, x);
         for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
-            t->succ[n_succ] = lhi_mirror_op(s, s->pred[i]);
+            t->succ[n_succ] = lhi_mirror_get_operation(s, s->pred[i]);
             t->succ_lag[n_succ++] = s->pred_lag[i];
         }
         for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
-            t->pred[n_pred] = lhi_mirror_op(s, s->succ[i]);
+            t->pred[n_pred] = lhi_mirror_get_operation(s, s->succ[i]);
             t->pred_lag[n_pred++] = s->succ_lag[i];
         }
         t->succ_at[x + 1] = n_succ;
@@ -61,21 +61,21 @@ lh_status lhi_mirror_make(const lhi_shop *s, lhi_arena *mem, lhi_shop **out,
         t->machines[m].n_rules = 0;
     }
     for (uint32_t x = 0; x < s->n_ops; x++) {
-        uint32_t o = lhi_mirror_op(s, x);
+        uint32_t o = lhi_mirror_get_operation(s, x);
         t->time[x] = s->time[o];
         t->memory[x] = -s->memory[o];
         t->head[x] = s->tail[o] > 0 ? s->tail[o] : 0;
         t->tail[x] = s->head[o];
     }
-    turn_arcs(s, t);
+    reverse_arcs(s, t);
     *out = t;
     return LH_OK;
 }
 
-void lhi_mirror_words(lhi_words *to, const lhi_words *from)
+void lhi_mirror_convert_orders(lhi_machine_orders *to, const lhi_machine_orders *from)
 {
     for (uint32_t m = 0; m < from->shop->n_machines; m++)
         for (uint32_t k = 0; k < from->n[m]; k++)
             to->order[m][from->n[m] - 1 - k] =
-                lhi_mirror_op(from->shop, from->order[m][k]);
+                lhi_mirror_get_operation(from->shop, from->order[m][k]);
 }

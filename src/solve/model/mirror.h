@@ -10,8 +10,8 @@
 lh_status lhi_mirror_make(const lhi_shop *shop, lhi_arena *mem, lhi_shop **out,
                           lh_error *err);
 /* Maps an operation's number to the mirror and back. */
-uint32_t lhi_mirror_op(const lhi_shop *shop, uint32_t op);
+uint32_t lhi_mirror_get_operation(const lhi_shop *shop, uint32_t op);
 /* Converts orders between a job shop and its mirror, in either direction. */
-void lhi_mirror_words(lhi_words *to, const lhi_words *from);
+void lhi_mirror_convert_orders(lhi_machine_orders *to, const lhi_machine_orders *from);
 
 #endif

@@ -22,9 +22,9 @@ typedef struct maker {
     int64_t *gather_sum;
     arc *arcs;
     size_t n_arcs, room_arcs;
-} maker;
+} builder;
 
-static uint32_t add_machine(maker *m, lhi_machine_kind kind, uint32_t index)
+static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
 {
     lhi_shop *s = m->s;
     s->machines[s->n_machines] = (lhi_machine){.kind = kind,
@@ -36,7 +36,7 @@ static uint32_t add_machine(maker *m, lhi_machine_kind kind, uint32_t index)
 }
 
 /* Adds a stream to the machine added last. */
-static uint32_t add_stream(maker *m, lhi_kind kind, uint32_t chunk,
+static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
                            uint32_t per, uint32_t count)
 {
     lhi_shop *s = m->s;
@@ -54,7 +54,7 @@ static uint32_t add_stream(maker *m, lhi_kind kind, uint32_t chunk,
 }
 
 /* Groups the chunks by device. */
-static void sort_chunks(maker *m)
+static void sort_chunks(builder *m)
 {
     const lh_pipeline *p = m->p;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -78,7 +78,7 @@ static void sort_chunks(maker *m)
 
 /* Adds devices with their pass streams, and data-parallel links for devices
  * with several chunks. */
-static void add_devices(maker *m)
+static void add_devices(builder *m)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
@@ -133,7 +133,7 @@ static int64_t pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
 
 /* Adds a link as a machine if its messages can wait for each other: several
  * streams share it, or one sender is faster than the link. */
-static void add_link(maker *m, uint32_t r, const uint32_t *routes, uint32_t n)
+static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
@@ -153,7 +153,7 @@ static void add_link(maker *m, uint32_t r, const uint32_t *routes, uint32_t n)
     if (m->fifo && n > 1 && one_sender)
         s->machines[machine].leader = s->device_machine[sender];
     else if (m->fifo && n > 1)
-        s->relaxed = true;
+        s->fifo_relaxed = true;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t c = routes[i] / 2;
         uint32_t stream =
@@ -164,7 +164,7 @@ static void add_link(maker *m, uint32_t r, const uint32_t *routes, uint32_t n)
 }
 
 /* Groups routes by resource and adds the links. */
-static lh_status add_links(maker *m, lh_error *err)
+static lh_status add_links(builder *m, lh_error *err)
 {
     const lh_pipeline *p = m->p;
     uint32_t n_routes = 2 * p->n_chunks;
@@ -191,30 +191,30 @@ static lh_status add_links(maker *m, lh_error *err)
 /* --- operations ---------------------------------------------------------- */
 
 /* Returns the smallest part of a time or memory amount. */
-static int64_t least_share(int64_t total, uint32_t parts)
+static int64_t compute_min_share(int64_t total, uint32_t parts)
 {
     int64_t least = total;
     for (uint32_t i = 0; i < parts; i++) {
-        int64_t share = lhi_share(total, i, parts);
+        int64_t share = lhi_split_evenly(total, i, parts);
         least = i == 0 || share < least ? share : least;
     }
     return least;
 }
 
 /* Returns the duration of operation x in a stream, in ns. */
-static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
+static int64_t get_operation_ns(const builder *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
     lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
                     LH_W};
     if (t->kind == LHI_W && m->loose)
-        return least_share(c->w_ns, t->per);
+        return compute_min_share(c->w_ns, t->per);
     switch (t->kind) {
     case LHI_F:
     case LHI_D:
         return pass_ns(m->p, t->chunk, t->kind == LHI_F);
     case LHI_W:
-        return lhi_pass_time(c, &part);
+        return lhi_pass_duration(c, &part);
     case LHI_MESSAGE_F:
         return m->p->forward[t->chunk].transfer_ns;
     case LHI_MESSAGE_D:
@@ -227,27 +227,27 @@ static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
 }
 
 /* Returns the memory change of operation x in a stream. */
-static int64_t op_memory(const maker *m, const lhi_stream *t, uint32_t x)
+static int64_t get_operation_memory(const builder *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
     lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
                     LH_W};
     if (t->kind == LHI_W && m->loose)
-        return least_share(c->mem_w, t->per);
+        return compute_min_share(c->mem_w, t->per);
     switch (t->kind) {
     case LHI_F:
         return c->mem_f;
     case LHI_D:
         return c->mem_d + (m->p->joint ? c->mem_w : 0);
     case LHI_W:
-        return lhi_pass_memory(c, &part);
+        return lhi_pass_memory_change(c, &part);
     default:
         return 0;
     }
 }
 
 /* Fills durations and memory changes. */
-static lh_status fill_ops(maker *m, lh_error *err)
+static lh_status fill_ops(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
     s->stream_of = LHI_NEW(s->mem, uint32_t, s->n_ops);
@@ -261,8 +261,8 @@ static lh_status fill_ops(maker *m, lh_error *err)
         const lhi_stream *t = &s->streams[i];
         for (uint32_t x = 0; x < t->count; x++) {
             s->stream_of[t->first + x] = i;
-            s->time[t->first + x] = op_ns(m, t, x);
-            s->memory[t->first + x] = op_memory(m, t, x);
+            s->time[t->first + x] = get_operation_ns(m, t, x);
+            s->memory[t->first + x] = get_operation_memory(m, t, x);
             /* Unequal parts could gain from another order among them. */
             if (s->time[t->first + x] != s->time[t->first] ||
                 s->memory[t->first + x] != s->memory[t->first])
@@ -273,7 +273,7 @@ static lh_status fill_ops(maker *m, lh_error *err)
 }
 
 /* Adds an arc; called twice, first to count, then to fill. */
-static void add_arc(maker *m, uint32_t from, uint32_t to, int64_t lag)
+static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
 {
     if (m->arcs)
         m->arcs[m->n_arcs] = (arc){from, to, lag};
@@ -282,7 +282,7 @@ static void add_arc(maker *m, uint32_t from, uint32_t to, int64_t lag)
 
 /* Adds arcs between two pass streams, through a message stream if there is one.
  */
-static void add_flow(maker *m, uint32_t from, uint32_t message, uint32_t to,
+static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
                      const lhi_route *route)
 {
     const lhi_shop *s = m->s;
@@ -300,7 +300,7 @@ static void add_flow(maker *m, uint32_t from, uint32_t message, uint32_t to,
 
 /* Converts memory to precedence if only F allocates and only one stream
  * releases: F i starts after enough releases to make it fit. */
-static void add_memory(maker *m, uint32_t c)
+static void add_memory(builder *m, uint32_t c)
 {
     const lhi_shop *s = m->s;
     const lh_chunk *k = &m->p->chunks[c];
@@ -313,7 +313,7 @@ static void add_memory(maker *m, uint32_t c)
     const lhi_stream *f = &s->streams[s->f[c]];
     const lhi_stream *d = &s->streams[s->d[c]];
     const lhi_stream *w = joint ? d : &s->streams[s->w[c]];
-    device->arcs_hold = true;
+    device->arcs_enforce_memory = true;
     int64_t held = 0, held_whole = 0;
     uint32_t released = 0, whole = 0;
     for (uint32_t i = 0; i < f->count; i++) {
@@ -333,7 +333,7 @@ static void add_memory(maker *m, uint32_t c)
 }
 
 /* Adds arcs for separate data-parallel links. */
-static void add_collectives(maker *m)
+static void add_collectives(builder *m)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
@@ -354,7 +354,7 @@ static void add_collectives(maker *m)
     }
 }
 
-static void add_arcs(maker *m)
+static void add_arcs(builder *m)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
@@ -375,7 +375,7 @@ static void add_arcs(maker *m)
     add_collectives(m);
 }
 
-static lh_status collect_arcs(maker *m, lh_error *err)
+static lh_status collect_arcs(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
     add_arcs(m);
@@ -395,7 +395,7 @@ static lh_status collect_arcs(maker *m, lh_error *err)
 }
 
 /* Sorts arcs by source and by target. */
-static void index_arcs(maker *m)
+static void index_arcs(builder *m)
 {
     lhi_shop *s = m->s;
     for (size_t i = 0; i < m->n_arcs; i++) {
@@ -421,7 +421,7 @@ static void index_arcs(maker *m)
  */
 
 /* Returns a stream's position on a microbatch's path; NONE for W. */
-static uint32_t place(const lhi_shop *s, const lhi_stream *t)
+static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
 {
     uint32_t n = s->p->n_chunks;
     switch (t->kind) {
@@ -439,10 +439,10 @@ static uint32_t place(const lhi_shop *s, const lhi_stream *t)
 }
 
 /* Checks whether stream a always precedes stream b for a microbatch. */
-static bool goes_before(const lhi_shop *s, const lhi_stream *a,
+static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
                         const lhi_stream *b)
 {
-    uint32_t x = place(s, a), y = place(s, b);
+    uint32_t x = get_position(s, a), y = get_position(s, b);
     if (x != NONE && y != NONE)
         return x < y;
     return b->kind == LHI_W && a->kind == LHI_D && a->chunk >= b->chunk;
@@ -459,7 +459,7 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
             for (uint32_t i = 0; i < k->n_streams * k->n_streams; i++) {
                 uint32_t a = k->first_stream + i / k->n_streams;
                 uint32_t b = k->first_stream + i % k->n_streams;
-                if (a == b || !goes_before(s, &s->streams[a], &s->streams[b]))
+                if (a == b || !always_precedes(s, &s->streams[a], &s->streams[b]))
                     continue;
                 if (fill)
                     s->rules[n] = (lhi_rule){a, b};
@@ -482,7 +482,7 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
 
 /* Sets heads and tails for data-parallel communication on devices with one
  * chunk. */
-static void set_ends(maker *m, lh_solve_objective objective)
+static void set_heads_and_tails(builder *m, lh_solve_objective objective)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
@@ -507,7 +507,7 @@ static void set_ends(maker *m, lh_solve_objective objective)
 
 /* Divides times by their greatest common divisor and scales so that every
  * duration is positive. */
-static lh_status scale_times(maker *m, lh_error *err)
+static lh_status scale_times(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
     int64_t unit = 0;
@@ -515,7 +515,7 @@ static lh_status scale_times(maker *m, lh_error *err)
     for (uint32_t o = 0; o < s->n_ops; o++) {
         unit = lhi_gcd(unit, s->time[o]);
         unit = lhi_gcd(unit, s->head[o]);
-        unit = lhi_gcd(unit, lhi_most(s->tail[o], 0));
+        unit = lhi_gcd(unit, lhi_max_int64(s->tail[o], 0));
         zero = zero || s->time[o] == 0;
     }
     for (size_t i = 0; i < m->n_arcs; i++)
@@ -525,7 +525,7 @@ static lh_status scale_times(maker *m, lh_error *err)
     long double total = 0;
     for (uint32_t o = 0; o < s->n_ops; o++)
         total += (long double)s->time[o] +
-                 (long double)lhi_most(s->tail[o], 0) + (long double)s->head[o];
+                 (long double)lhi_max_int64(s->tail[o], 0) + (long double)s->head[o];
     for (size_t i = 0; i < m->n_arcs; i++)
         total += (long double)s->succ_lag[i];
     total = total / (long double)s->unit_ns * (long double)s->scale +
@@ -541,7 +541,7 @@ static lh_status scale_times(maker *m, lh_error *err)
         s->head[o] = s->head[o] / unit_ns * factor;
         if (s->tail[o] > 0)
             s->tail[o] = s->tail[o] / unit_ns * factor;
-        s->horizon += s->time[o] + s->head[o] + lhi_most(s->tail[o], 0);
+        s->horizon += s->time[o] + s->head[o] + lhi_max_int64(s->tail[o], 0);
     }
     for (size_t i = 0; i < m->n_arcs; i++) {
         s->succ_lag[i] = s->succ_lag[i] / unit_ns * factor;
@@ -554,7 +554,7 @@ static lh_status scale_times(maker *m, lh_error *err)
     return LH_OK;
 }
 
-bool lhi_shop_is_single(const lhi_shop *s)
+bool lhi_shop_has_single_chunks(const lhi_shop *s)
 {
     for (uint32_t m = 0; m < s->n_machines; m++)
         if (s->machines[m].kind == LHI_DEVICE && s->machines[m].n_streams > 3)
@@ -562,7 +562,7 @@ bool lhi_shop_is_single(const lhi_shop *s)
     return true;
 }
 
-int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
+int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
 {
     return units * shop->scale + shop->scale - 1;
 }
@@ -570,7 +570,7 @@ int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
 /* --- construction ------------------------------------------------------------
  */
 
-static lh_status make_all(maker *m, lh_solve_objective objective, lh_error *err)
+static lh_status make_all(builder *m, lh_solve_objective objective, lh_error *err)
 {
     sort_chunks(m);
     add_devices(m);
@@ -579,12 +579,12 @@ static lh_status make_all(maker *m, lh_solve_objective objective, lh_error *err)
     LHI_TRY(make_rules(m->s, err));
     LHI_TRY(collect_arcs(m, err));
     index_arcs(m);
-    set_ends(m, objective);
+    set_heads_and_tails(m, objective);
     return scale_times(m, err);
 }
 
 /* Builds a job shop; m.p, m.fifo and m.loose are set by the caller. */
-static lh_status make_shop(maker m, uint32_t parts,
+static lh_status make_shop(builder m, uint32_t parts,
                            lh_solve_objective objective, lhi_arena *mem,
                            lhi_shop **out, lh_error *err)
 {
@@ -605,7 +605,7 @@ static lh_status make_shop(maker m, uint32_t parts,
     memset(ids, 0xff, 5 * chunks * sizeof *ids);
     *s = (lhi_shop){.p = p,
                     .mem = mem,
-                    .loose = m.loose,
+                    .parts_relaxed = m.loose,
                     .n_microbatches = p->n_microbatches,
                     .parts = p->joint ? 1 : parts,
                     .f = ids,
@@ -631,19 +631,19 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_solve_objective objective, lhi_arena *mem,
                         lhi_shop **out, lh_error *err)
 {
-    return make_shop((maker){.p = p, .fifo = fifo}, parts, objective, mem, out,
+    return make_shop((builder){.p = p, .fifo = fifo}, parts, objective, mem, out,
                      err);
 }
 
-lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
+lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
                               lh_solve_objective objective, lhi_arena *mem,
                               lhi_shop **out, lh_error *err)
 {
-    return make_shop((maker){.p = p, .fifo = fifo, .loose = true}, parts,
+    return make_shop((builder){.p = p, .fifo = fifo, .loose = true}, parts,
                      objective, mem, out, err);
 }
 
-uint32_t lhi_machine_ops(const lhi_shop *shop, uint32_t machine)
+uint32_t lhi_machine_count_operations(const lhi_shop *shop, uint32_t machine)
 {
     const lhi_machine *m = &shop->machines[machine];
     uint32_t n = 0;

@@ -16,7 +16,7 @@
 #define FAR (INT64_MAX / 4)
 
 /* Kinds of streams. */
-typedef enum lhi_kind {
+typedef enum lhi_stream_kind {
     LHI_F,
     LHI_D, /* or B */
     LHI_W,
@@ -24,11 +24,11 @@ typedef enum lhi_kind {
     LHI_MESSAGE_D, /* from chunk to chunk - 1 */
     LHI_GATHER,
     LHI_SCATTER,
-} lhi_kind;
+} lhi_stream_kind;
 
 /* A chain of operations with one kind and chunk. */
 typedef struct lhi_stream {
-    lhi_kind kind;
+    lhi_stream_kind kind;
     uint32_t chunk, machine;
     uint32_t slot;         /* index on its machine */
     uint32_t first, count; /* range of operations */
@@ -58,7 +58,7 @@ typedef struct lhi_machine {
     /* The device that also determines its order; NONE: open. */
     uint32_t leader;
     int64_t memory_limit; /* without static memory; LH_NO_LIMIT */
-    bool arcs_hold;       /* arcs alone enforce that limit */
+    bool arcs_enforce_memory;       /* arcs alone enforce that limit */
 } lhi_machine;
 
 /* The job shop for one pipeline. */
@@ -87,8 +87,8 @@ typedef struct lhi_shop {
     uint32_t *device_machine;                    /* per device; NONE: idle */
     uint32_t *link_machine;                      /* per resource; NONE */
     int64_t horizon; /* upper bound for semi-active schedules */
-    bool relaxed;    /* bounds are valid; solutions must be simulated */
-    bool loose;      /* built by lhi_shop_make_relaxed() */
+    bool fifo_relaxed;    /* bounds are valid; solutions must be simulated */
+    bool parts_relaxed;      /* built by lhi_shop_make_relaxed() */
     bool restricted; /* solutions are valid; better ones may exist */
 } lhi_shop;
 
@@ -103,26 +103,26 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
 /* The same with equal W parts: each as short as the shortest and freeing as
  * much as the largest. Never restricted: its bounds hold for all orders of the
  * parts. */
-lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
+lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
                               lh_solve_objective objective, lhi_arena *mem,
                               lhi_shop **out, lh_error *err);
 
 /* Checks whether no device has more than one chunk. */
-bool lhi_shop_is_single(const lhi_shop *shop);
+bool lhi_shop_has_single_chunks(const lhi_shop *shop);
 
 /* Returns the job shop's deadline for "makespan <= units * unit_ns". */
-int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units);
+int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units);
 
 /* Builds a schedule from the operation order on every machine,
  * orders[machine][k]. `links`: include message orders. */
-lh_status lhi_shop_schedule(const lhi_shop *shop, const uint32_t *const *orders,
+lh_status lhi_shop_build_schedule(const lhi_shop *shop, const uint32_t *const *orders,
                             bool links, lh_schedule **out, lh_error *err);
 /* Extracts every machine's order from a schedule by simulating it; orders[m]
  * must hold the machine's operations. *fits = false: the schedule does not
  * belong to this job shop. */
-lh_status lhi_shop_orders(const lhi_shop *shop, const lh_schedule *schedule,
+lh_status lhi_shop_read_orders(const lhi_shop *shop, const lh_schedule *schedule,
                           uint32_t *const *orders, bool *fits, lh_error *err);
 /* Returns the number of operations on a machine. */
-uint32_t lhi_machine_ops(const lhi_shop *shop, uint32_t machine);
+uint32_t lhi_machine_count_operations(const lhi_shop *shop, uint32_t machine);
 
 #endif

@@ -7,7 +7,7 @@
 #include <longhaul/simulate.h>
 #include <string.h>
 
-static lh_pass pass_of(const lhi_shop *s, uint32_t op)
+static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
 {
     const lhi_stream *t = &s->streams[s->stream_of[op]];
     uint32_t x = op - t->first;
@@ -29,17 +29,17 @@ static lh_pass pass_of(const lhi_shop *s, uint32_t op)
     return pass;
 }
 
-static lh_pass *passes_of(const lhi_shop *s, lhi_arena *mem,
+static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
                           const uint32_t *order, uint32_t n)
 {
     lh_pass *passes = LHI_NEW(mem, lh_pass, n);
     for (uint32_t i = 0; passes && i < n; i++)
-        passes[i] = pass_of(s, order[i]);
+        passes[i] = convert_operation(s, order[i]);
     return passes;
 }
 
 /* Builds a schedule, allocating scratch from `mem`. */
-static lh_status schedule(const lhi_shop *s, const uint32_t *const *orders,
+static lh_status build_schedule(const lhi_shop *s, const uint32_t *const *orders,
                           bool links, lhi_arena *mem, lh_schedule **out,
                           lh_error *err)
 {
@@ -55,8 +55,8 @@ static lh_status schedule(const lhi_shop *s, const uint32_t *const *orders,
         bool link = links && k->kind == LHI_LINK && k->n_streams > 1;
         if (k->kind != LHI_DEVICE && !link)
             continue;
-        uint32_t n = lhi_machine_ops(s, m);
-        lh_pass *passes = passes_of(s, mem, orders[m], n);
+        uint32_t n = lhi_machine_count_operations(s, m);
+        lh_pass *passes = convert_order(s, mem, orders[m], n);
         if (!passes)
             return lhi_fail_nomem(err);
         if (link) {
@@ -71,27 +71,27 @@ static lh_status schedule(const lhi_shop *s, const uint32_t *const *orders,
                             err);
 }
 
-lh_status lhi_shop_schedule(const lhi_shop *shop, const uint32_t *const *orders,
+lh_status lhi_shop_build_schedule(const lhi_shop *shop, const uint32_t *const *orders,
                             bool links, lh_schedule **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = schedule(shop, orders, links, mem, out, err);
+    lh_status status = build_schedule(shop, orders, links, mem, out, err);
     lhi_arena_free(mem);
     return status;
 }
 
 /* State while reading orders from a schedule. */
-typedef struct filler {
+typedef struct order_reader {
     const lhi_shop *s;
     uint32_t *const *orders;
     uint32_t *filled; /* per machine */
     uint32_t *next;   /* per stream */
-} filler;
+} order_reader;
 
 /* Appends the next `times` operations in a stream. */
-static bool put_next(filler *f, uint32_t stream, uint32_t times)
+static bool append_next(order_reader *f, uint32_t stream, uint32_t times)
 {
     if (stream == NONE)
         return true;
@@ -106,7 +106,7 @@ static bool put_next(filler *f, uint32_t stream, uint32_t times)
 }
 
 /* Appends a device's passes; false: they do not match. */
-static bool put_device(filler *f, const lh_schedule *schedule, uint32_t d)
+static bool append_device(order_reader *f, const lh_schedule *schedule, uint32_t d)
 {
     const lhi_shop *s = f->s;
     uint32_t n;
@@ -121,7 +121,7 @@ static bool put_device(filler *f, const lh_schedule *schedule, uint32_t d)
         uint32_t stream = pass->kind == LH_F   ? s->f[c]
                           : pass->kind == LH_W ? s->w[c]
                                                : s->d[c];
-        if (!put_next(f, stream, times))
+        if (!append_next(f, stream, times))
             return false;
     }
     return true;
@@ -129,12 +129,12 @@ static bool put_device(filler *f, const lh_schedule *schedule, uint32_t d)
 
 /* Orders the streams on a data-parallel link by the first, or last, passes of
  * their chunks. */
-static void put_collectives(filler *f, uint32_t machine)
+static void append_collectives(order_reader *f, uint32_t machine)
 {
     const lhi_shop *s = f->s;
     const lhi_machine *k = &s->machines[machine];
     const uint32_t *order = f->orders[k->leader];
-    uint32_t n = lhi_machine_ops(s, k->leader);
+    uint32_t n = lhi_machine_count_operations(s, k->leader);
     for (uint32_t i = 0; i < n; i++) {
         const lhi_stream *t = &s->streams[s->stream_of[order[i]]];
         bool first = order[i] == t->first;
@@ -145,19 +145,19 @@ static void put_collectives(filler *f, uint32_t machine)
             continue;
         for (uint32_t j = 0; j < k->n_streams; j++)
             if (s->streams[k->first_stream + j].chunk == t->chunk)
-                put_next(f, k->first_stream + j, 1);
+                append_next(f, k->first_stream + j, 1);
     }
 }
 
 /* Appends messages in departure order. */
-static bool put_messages(filler *f, const lh_timeline *timeline)
+static bool append_messages(order_reader *f, const lh_timeline *timeline)
 {
     const lhi_shop *s = f->s;
     uint32_t n;
     const lh_message *all = lh_timeline_messages(timeline, &n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t c = all[i].producer.chunk;
-        if (!put_next(f,
+        if (!append_next(f,
                       all[i].producer.kind == LH_F ? s->message_f[c]
                                                    : s->message_d[c],
                       1))
@@ -166,7 +166,7 @@ static bool put_messages(filler *f, const lh_timeline *timeline)
     return true;
 }
 
-lh_status lhi_shop_orders(const lhi_shop *shop, const lh_schedule *schedule,
+lh_status lhi_shop_read_orders(const lhi_shop *shop, const lh_schedule *schedule,
                           uint32_t *const *orders, bool *fits, lh_error *err)
 {
     lh_timeline *timeline = NULL;
@@ -174,7 +174,7 @@ lh_status lhi_shop_orders(const lhi_shop *shop, const lh_schedule *schedule,
     LHI_TRY(lh_simulate(shop->p, schedule, &sim, &timeline, err));
     *fits = false;
     lhi_arena *mem = lhi_arena_make(0);
-    filler f = {.s = shop, .orders = orders};
+    order_reader f = {.s = shop, .orders = orders};
     f.filled = mem ? LHI_NEW(mem, uint32_t, shop->n_machines) : NULL;
     f.next = mem ? LHI_NEW(mem, uint32_t, shop->n_streams) : NULL;
     if (!f.filled || !f.next) {
@@ -184,12 +184,12 @@ lh_status lhi_shop_orders(const lhi_shop *shop, const lh_schedule *schedule,
     }
     bool ok = lh_timeline_fits(timeline, NULL);
     for (uint32_t d = 0; ok && d < shop->p->n_devices; d++)
-        ok = put_device(&f, schedule, d);
-    ok = ok && put_messages(&f, timeline);
+        ok = append_device(&f, schedule, d);
+    ok = ok && append_messages(&f, timeline);
     for (uint32_t m = 0; ok && m < shop->n_machines; m++)
         if (shop->machines[m].kind == LHI_GATHERS ||
             shop->machines[m].kind == LHI_SCATTERS)
-            put_collectives(&f, m);
+            append_collectives(&f, m);
     for (uint32_t i = 0; ok && i < shop->n_streams; i++)
         ok = f.next[i] == shop->streams[i].count;
     *fits = ok;

@@ -5,14 +5,14 @@
 
 #include <string.h>
 
-static bool between(const lhi_shop *s, uint32_t a, uint32_t b)
+static bool connects_machines(const lhi_shop *s, uint32_t a, uint32_t b)
 {
     return s->streams[s->stream_of[a]].machine !=
            s->streams[s->stream_of[b]].machine;
 }
 
 /* Copies the arcs between different machines. */
-static lh_status index_arcs(lhi_words *w, lhi_arena *mem, lh_error *err)
+static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = w->shop;
     uint32_t n = s->n_ops, n_succ = 0, n_pred = 0;
@@ -34,12 +34,12 @@ static lh_status index_arcs(lhi_words *w, lhi_arena *mem, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t o = 0; o < n; o++) {
         for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++)
-            if (between(s, o, s->succ[i])) {
+            if (connects_machines(s, o, s->succ[i])) {
                 w->succ[n_succ] = s->succ[i];
                 w->succ_lag[n_succ++] = s->succ_lag[i];
             }
         for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++)
-            if (between(s, o, s->pred[i])) {
+            if (connects_machines(s, o, s->pred[i])) {
                 w->pred[n_pred] = s->pred[i];
                 w->pred_lag[n_pred++] = s->pred_lag[i];
                 w->waits0[o]++;
@@ -50,11 +50,11 @@ static lh_status index_arcs(lhi_words *w, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_words_make(const lhi_shop *shop, lhi_arena *mem, lhi_words **out,
+lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem, lhi_machine_orders **out,
                          lh_error *err)
 {
     uint32_t n = shop->n_machines;
-    lhi_words *w = LHI_NEW(mem, lhi_words, 1);
+    lhi_machine_orders *w = LHI_NEW(mem, lhi_machine_orders, 1);
     uint32_t *all = LHI_NEW(mem, uint32_t, shop->n_ops);
     if (!w || !all)
         return lhi_fail_nomem(err);
@@ -71,7 +71,7 @@ lh_status lhi_words_make(const lhi_shop *shop, lhi_arena *mem, lhi_words **out,
     uint32_t at = 0;
     for (uint32_t m = 0; m < n; m++) {
         w->order[m] = all + shop->streams[shop->machines[m].first_stream].first;
-        w->n[m] = lhi_machine_ops(shop, m);
+        w->n[m] = lhi_machine_count_operations(shop, m);
         if (shop->machines[m].n_streams == 0)
             w->order[m] = all;
         w->followers_at[m] = at;
@@ -85,14 +85,14 @@ lh_status lhi_words_make(const lhi_shop *shop, lhi_arena *mem, lhi_words **out,
     return LH_OK;
 }
 
-void lhi_words_copy(lhi_words *to, const lhi_words *from)
+void lhi_machine_orders_copy(lhi_machine_orders *to, const lhi_machine_orders *from)
 {
     for (uint32_t m = 0; m < from->shop->n_machines; m++)
         memcpy(to->order[m], from->order[m], from->n[m] * sizeof(uint32_t));
 }
 
 /* Runs a machine as far as possible; returns the new stack top. */
-static uint32_t run_machine(lhi_words *w, uint32_t m, uint32_t top)
+static uint32_t run_machine(lhi_machine_orders *w, uint32_t m, uint32_t top)
 {
     const lhi_shop *s = w->shop;
     const uint32_t *order = w->order[m];
@@ -120,7 +120,7 @@ static uint32_t run_machine(lhi_words *w, uint32_t m, uint32_t top)
     return top;
 }
 
-int64_t lhi_words_time(lhi_words *w)
+int64_t lhi_machine_orders_evaluate(lhi_machine_orders *w)
 {
     const lhi_shop *s = w->shop;
     memcpy(w->waits, w->waits0, s->n_ops * sizeof *w->waits);
@@ -148,7 +148,7 @@ int64_t lhi_words_time(lhi_words *w)
     return last;
 }
 
-void lhi_words_follow(lhi_words *w, uint32_t leader)
+void lhi_machine_orders_update_followers(lhi_machine_orders *w, uint32_t leader)
 {
     const lhi_shop *s = w->shop;
     for (uint32_t i = w->followers_at[leader]; i < w->followers_at[leader + 1];

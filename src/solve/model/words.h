@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operation orders for all machines in a job shop, with fast evaluation. */
-#ifndef LHI_WORDS_H
-#define LHI_WORDS_H
+#ifndef LHI_MACHINE_ORDERS_H
+#define LHI_MACHINE_ORDERS_H
 
 #include "solve/model/budget.h"
 #include "solve/model/shop.h"
 
 /* Orders per machine with evaluation state. */
-typedef struct lhi_words {
+typedef struct lhi_machine_orders {
     const lhi_shop *shop;
     uint32_t **order;                   /* per machine */
     uint32_t *n;                        /* per machine: operations */
@@ -20,17 +20,17 @@ typedef struct lhi_words {
     uint16_t *waits0, *waits;
     int64_t *ready;
     uint32_t *next, *stack;
-} lhi_words;
+} lhi_machine_orders;
 
 /* Allocates orders for a job shop in `mem`; they are not initialised. */
-lh_status lhi_words_make(const lhi_shop *shop, lhi_arena *mem, lhi_words **out,
+lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem, lhi_machine_orders **out,
                          lh_error *err);
 /* Returns the objective in job-shop time, or -1 if the orders deadlock. */
-int64_t lhi_words_time(lhi_words *words);
+int64_t lhi_machine_orders_evaluate(lhi_machine_orders *words);
 /* Copies the orders, without end times. */
-void lhi_words_copy(lhi_words *to, const lhi_words *from);
+void lhi_machine_orders_copy(lhi_machine_orders *to, const lhi_machine_orders *from);
 
 /* Orders the machines that follow `leader` in accordance with it. */
-void lhi_words_follow(lhi_words *words, uint32_t leader);
+void lhi_machine_orders_update_followers(lhi_machine_orders *words, uint32_t leader);
 
 #endif

@@ -20,16 +20,16 @@ static const why decision = {WHY_NOT, 0, 0};
 
 /* Propagates a literal: stream operations keep their order, and "before" is
  * transitive. */
-static bool follow_orders(lhi_search *s, lit l)
+static bool propagate_orders(lhi_search *s, lit l)
 {
-    uint32_t a = lhi_from(s, l), b = lhi_to(s, l);
-    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
+    uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l);
+    const lhi_stream *x = lhi_search_get_stream(s, a), *y = lhi_search_get_stream(s, b);
     const lhi_machine *m = &s->s->machines[x->machine];
     why one = {WHY_ONE, l, 0};
-    if (a > x->first && !lhi_enqueue(s, lhi_before(s, a - 1, b), one))
+    if (a > x->first && !lhi_search_enqueue(s, lhi_search_get_literal(s, a - 1, b), one))
         return false;
     if (b + 1 < y->first + y->count &&
-        !lhi_enqueue(s, lhi_before(s, a, b + 1), one))
+        !lhi_search_enqueue(s, lhi_search_get_literal(s, a, b + 1), one))
         return false;
     for (uint32_t i = 0; i < m->n_streams; i++) {
         const lhi_stream *z = &s->s->streams[m->first_stream + i];
@@ -37,21 +37,21 @@ static bool follow_orders(lhi_search *s, lit l)
             continue;
         uint32_t k = s->after[s->slot_at[b] + i];
         if (k < z->count) {
-            why two = {WHY_TWO, l, lhi_before(s, b, z->first + k)};
-            if (!lhi_enqueue(s, lhi_before(s, a, z->first + k), two))
+            why two = {WHY_TWO, l, lhi_search_get_literal(s, b, z->first + k)};
+            if (!lhi_search_enqueue(s, lhi_search_get_literal(s, a, z->first + k), two))
                 return false;
         }
         k = s->before[s->slot_at[a] + i];
         if (k > 0) {
-            why two = {WHY_TWO, l, lhi_before(s, z->first + k - 1, a)};
-            if (!lhi_enqueue(s, lhi_before(s, z->first + k - 1, b), two))
+            why two = {WHY_TWO, l, lhi_search_get_literal(s, z->first + k - 1, a)};
+            if (!lhi_search_enqueue(s, lhi_search_get_literal(s, z->first + k - 1, b), two))
                 return false;
         }
     }
-    lhi_touch_memory(s, a);
-    lhi_touch_memory(s, b);
+    lhi_search_queue_memory(s, a);
+    lhi_search_queue_memory(s, b);
     s->work += 4;
-    return lhi_relax_literal(s, l);
+    return lhi_search_propagate_literal(s, l);
 }
 
 static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
@@ -88,7 +88,7 @@ static bool move_watch(lhi_search *s, uint32_t clause, lit first)
 }
 
 /* Visits the clauses that watch `l`, now false. */
-static bool look_at_clauses(lhi_search *s, lit l)
+static bool visit_clauses(lhi_search *s, lit l)
 {
     watches *w = &s->watch[l];
     uint32_t kept = 0, i = 0;
@@ -114,7 +114,7 @@ static bool look_at_clauses(lhi_search *s, lit l)
             continue;
         w->at[kept++] = now;
         why because = {WHY_CLAUSE, now.clause, 0};
-        ok = !s->no_memory && lhi_enqueue(s, first, because);
+        ok = !s->no_memory && lhi_search_enqueue(s, first, because);
     }
     while (i < w->n)
         w->at[kept++] = w->at[i++];
@@ -128,17 +128,17 @@ static bool propagate(lhi_search *s)
     for (;;) {
         while (s->n_done < s->n_trail) {
             lit l = s->trail[s->n_done++];
-            if (!follow_orders(s, l) || !look_at_clauses(s, l ^ 1))
+            if (!propagate_orders(s, l) || !visit_clauses(s, l ^ 1))
                 return false;
         }
         if (s->n_memory_queue > 0) {
-            if (!lhi_settle_memory(s))
+            if (!lhi_search_propagate_memory(s))
                 return false;
         } else if (s->head.n_queue + s->tail.n_queue > 0) {
-            if (!lhi_settle_times(s))
+            if (!lhi_search_propagate_times(s))
                 return false;
         } else {
-            return lhi_one_machine(s);
+            return lhi_search_check_machines(s);
         }
     }
 }
@@ -176,7 +176,7 @@ static uint32_t take_from_heap(lhi_search *s)
     s->heap_at[v] = NONE;
     if (--s->n_heap > 0) {
         s->heap[0] = s->heap[s->n_heap];
-        lhi_sift_down(s, 0);
+        lhi_search_sift_down(s, 0);
     }
     return v;
 }
@@ -199,7 +199,7 @@ static void bump(lhi_search *s, uint32_t v)
 
 static bool open_level(lhi_search *s)
 {
-    if (!lhi_grow(s, (void **)&s->levels, &s->room_levels, sizeof *s->levels,
+    if (!lhi_search_grow_array(s, (void **)&s->levels, &s->room_levels, sizeof *s->levels,
                   s->n_levels + 1))
         return false;
     s->levels[s->n_levels++] =
@@ -208,9 +208,9 @@ static bool open_level(lhi_search *s)
 }
 
 /* Backtracks to `n_levels` decision levels. */
-static void back_to(lhi_search *s, uint32_t n_levels)
+static void backtrack_to(lhi_search *s, uint32_t n_levels)
 {
-    lhi_forget_queues(s);
+    lhi_search_clear_queues(s);
     if (s->n_levels <= n_levels)
         return;
     level l = s->levels[n_levels];
@@ -225,14 +225,14 @@ static void back_to(lhi_search *s, uint32_t n_levels)
         s->n_undos--;
         *s->undos[s->n_undos].where = s->undos[s->n_undos].old;
     }
-    lhi_take_back_steps(&s->head, l.heads);
-    lhi_take_back_steps(&s->tail, l.tails);
+    lhi_search_undo_steps(&s->head, l.heads);
+    lhi_search_undo_steps(&s->tail, l.tails);
     s->n_sets = l.sets;
     s->n_levels = n_levels;
 }
 
 /* Makes the root state permanent; facts at the root need no reasons. */
-static void settle_root(lhi_search *s)
+static void fix_root(lhi_search *s)
 {
     history *both[2] = {&s->head, &s->tail};
     for (int i = 0; i < 2; i++) {
@@ -251,7 +251,7 @@ static void settle_root(lhi_search *s)
 
 /* Marks the conflict's literals: counts those at the highest level and adds the
  * others to the learnt clause. */
-static uint32_t take_conflict(lhi_search *s)
+static uint32_t mark_conflict(lhi_search *s)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_conflict; i++) {
@@ -276,7 +276,7 @@ static bool is_implied(lhi_search *s, lit l)
     if (w.kind == WHY_NOT || w.kind == WHY_TIME)
         return false;
     s->n_conflict = 0;
-    lhi_explain(s, l ^ 1);
+    lhi_search_explain(s, l ^ 1);
     for (uint32_t i = 0; i < s->n_conflict; i++)
         if (!s->seen[s->conflict[i] >> 1])
             return false;
@@ -297,9 +297,9 @@ static uint32_t analyze(lhi_search *s)
         return 0;
     }
     if (highest < s->n_levels)
-        back_to(s, highest);
+        backtrack_to(s, highest);
     uint32_t at = s->n_trail;
-    uint32_t left = take_conflict(s);
+    uint32_t left = mark_conflict(s);
     for (;;) {
         while (!s->seen[s->trail[--at] >> 1]) {
         }
@@ -310,8 +310,8 @@ static uint32_t analyze(lhi_search *s)
         }
         s->seen[l >> 1] = false;
         s->n_conflict = 0;
-        lhi_explain(s, l);
-        left += take_conflict(s);
+        lhi_search_explain(s, l);
+        left += mark_conflict(s);
     }
     uint32_t n = 1, all = s->n_learnt_lits;
     for (uint32_t i = 1; i < all; i++) {
@@ -339,7 +339,7 @@ static uint32_t analyze(lhi_search *s)
 }
 
 /* Counts the distinct levels in the learnt clause (glue, LBD). */
-static uint32_t glue(lhi_search *s)
+static uint32_t compute_glue(lhi_search *s)
 {
     uint32_t n = 0;
     s->n_stamp++;
@@ -371,8 +371,8 @@ static void log_learnt(const lhi_search *s)
         return;
     log->words[log->n++] = s->n_learnt_lits;
     for (uint32_t i = 0; i < s->n_learnt_lits; i++) {
-        log->words[log->n++] = lhi_from(s, s->learnt[i]);
-        log->words[log->n++] = lhi_to(s, s->learnt[i]);
+        log->words[log->n++] = lhi_search_get_first(s, s->learnt[i]);
+        log->words[log->n++] = lhi_search_get_second(s, s->learnt[i]);
     }
 }
 
@@ -385,12 +385,12 @@ static bool learn(lhi_search *s)
         return false;
     if (s->log)
         log_learnt(s);
-    uint32_t n = s->n_learnt_lits, width = glue(s);
-    back_to(s, back);
+    uint32_t n = s->n_learnt_lits, width = compute_glue(s);
+    backtrack_to(s, back);
     if (n == 1)
-        return lhi_enqueue(s, s->learnt[0], decision);
+        return lhi_search_enqueue(s, s->learnt[0], decision);
     uint32_t at = s->n_clauses;
-    if (!lhi_grow(s, (void **)&s->clauses, &s->room_clauses, sizeof *s->clauses,
+    if (!lhi_search_grow_array(s, (void **)&s->clauses, &s->room_clauses, sizeof *s->clauses,
                   at + n + 2))
         return false;
     s->clauses[at] = n;
@@ -401,11 +401,11 @@ static bool learn(lhi_search *s)
     s->gain *= 1 / DECAY;
     return add_watch(s, s->learnt[0], at, s->learnt[1]) &&
            add_watch(s, s->learnt[1], at, s->learnt[0]) &&
-           lhi_enqueue(s, s->learnt[0], (why){WHY_CLAUSE, at, 0});
+           lhi_search_enqueue(s, s->learnt[0], (why){WHY_CLAUSE, at, 0});
 }
 
 /* At the root: deletes the half of the clauses with the highest glue. */
-static bool reduce(lhi_search *s)
+static bool reduce_clauses(lhi_search *s)
 {
     uint32_t counts[256] = {0}, kept = 0, limit = 0, sum = 0;
     for (uint32_t at = 0; at < s->n_clauses; at += s->clauses[at] + 2) {
@@ -448,7 +448,7 @@ static bool reduce(lhi_search *s)
  * ----------------------------------------------------------------- */
 
 /* Returns element i of the Luby sequence. */
-static uint64_t luby(uint64_t i)
+static uint64_t compute_luby(uint64_t i)
 {
     uint64_t size = 1, power = 0;
     while (size < i + 1) {
@@ -466,17 +466,17 @@ static uint64_t luby(uint64_t i)
 /* Restarts, and reduces the clause database when due. */
 static bool restart(lhi_search *s)
 {
-    back_to(s, 0);
-    s->restart_at = s->n_conflicts + RESTART * luby(s->n_restarts++);
+    backtrack_to(s, 0);
+    s->restart_at = s->n_conflicts + RESTART * compute_luby(s->n_restarts++);
     if (s->n_learnt < s->reduce_at)
         return true;
-    bool ok = reduce(s);
+    bool ok = reduce_clauses(s);
     s->reduce_at += 500;
     return ok;
 }
 
 /* Writes the orders, by head. */
-static void take_orders(const lhi_search *s, lhi_words *out)
+static void write_orders(const lhi_search *s, lhi_machine_orders *out)
 {
     const lhi_shop *shop = s->s;
     for (uint32_t m = 0; m < shop->n_machines; m++) {
@@ -491,7 +491,7 @@ static void take_orders(const lhi_search *s, lhi_words *out)
                     (pick == NONE || s->head.now[o] < s->head.now[pick]))
                     pick = o;
             }
-            at[lhi_stream_at(s, pick)->slot]++;
+            at[lhi_search_get_stream(s, pick)->slot]++;
             out->order[m][n++] = pick;
         }
     }
@@ -506,7 +506,7 @@ static bool decide(lhi_search *s)
             continue;
         if (!open_level(s))
             return true;
-        lhi_assign(s, 2 * v + s->phase[v], decision);
+        lhi_search_assign(s, 2 * v + s->phase[v], decision);
         return true;
     }
     return false;
@@ -529,9 +529,9 @@ static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
             continue;
         }
         if (s->n_levels == 0)
-            settle_root(s);
+            fix_root(s);
         if (s->work - paid >= 64) {
-            bool stop = lhi_spend(budget, (s->work - paid) / 64);
+            bool stop = lhi_budget_spend(budget, (s->work - paid) / 64);
             paid = s->work - (s->work - paid) % 64;
             if (stop || budget->used >= end || s->bytes > room)
                 return LHI_GAVE_UP;
@@ -548,24 +548,24 @@ static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
 }
 
 lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
-                         lhi_budget *budget, lhi_words *out, lhi_answer *answer,
+                         lhi_budget *budget, lhi_machine_orders *out, lhi_answer *answer,
                          lh_error *err)
 {
     *answer = s->refuted ? LHI_REFUTED : search(s, ticks, room, budget);
     if (*answer == LHI_FOUND)
-        take_orders(s, out);
+        write_orders(s, out);
     return s->no_memory ? lhi_fail_nomem(err) : LH_OK;
 }
 
-void lhi_search_shorten(lhi_search *s, int64_t deadline, const lhi_words *hint)
+void lhi_search_set_deadline(lhi_search *s, int64_t deadline, const lhi_machine_orders *hint)
 {
     assert(deadline <= s->deadline);
-    back_to(s, 0);
+    backtrack_to(s, 0);
     s->deadline = deadline;
     for (uint32_t o = 0; o < s->s->n_ops; o++) {
-        lhi_queue_op(&s->head, s->s->n_ops, o);
-        lhi_queue_op(&s->tail, s->s->n_ops, o);
-        lhi_touch_memory(s, o);
+        lhi_search_queue_operation(&s->head, s->s->n_ops, o);
+        lhi_search_queue_operation(&s->tail, s->s->n_ops, o);
+        lhi_search_queue_memory(s, o);
     }
     for (uint32_t v = 1; hint && v < s->n_vars; v++)
         s->phase[v] = hint->end[s->var_a[v]] > hint->end[s->var_b[v]];
@@ -578,18 +578,18 @@ void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
 
 /* Mostly page faults: one tick per 512 bytes, computed from counts that are
  * equal in every build. */
-uint64_t lhi_search_ticks(const lhi_search *s)
+uint64_t lhi_search_get_creation_ticks(const lhi_search *s)
 {
     const uint64_t n = s->s->n_ops, slots = s->slot_at[n];
     return n * 4 / 5 + slots / 25 + s->n_vars / 5;
 }
 
-size_t lhi_search_bytes(const lhi_search *s)
+size_t lhi_search_get_bytes(const lhi_search *s)
 {
     return s->bytes;
 }
 
-uint64_t lhi_search_conflicts(const lhi_search *s)
+uint64_t lhi_search_count_conflicts(const lhi_search *s)
 {
     return s->n_conflicts;
 }

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
+bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room, size_t each,
               uint32_t need)
 {
     if (need <= *room)
@@ -26,16 +26,16 @@ bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
     return true;
 }
 
-void lhi_note_conflict(lhi_search *s, lit l)
+void lhi_search_add_conflict(lhi_search *s, lit l)
 {
     if (s->level_of[l >> 1] == 0)
         return;
-    if (lhi_grow(s, (void **)&s->conflict, &s->room_conflict,
+    if (lhi_search_grow_array(s, (void **)&s->conflict, &s->room_conflict,
                  sizeof *s->conflict, s->n_conflict + 1))
         s->conflict[s->n_conflict++] = l;
 }
 
-void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op)
+void lhi_search_queue_operation(history *h, uint32_t n_ops, uint32_t op)
 {
     if (h->queued[op])
         return;
@@ -44,7 +44,7 @@ void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op)
     h->queue[at < n_ops ? at : at - n_ops] = op;
 }
 
-uint32_t lhi_take_op(history *h, uint32_t n_ops)
+uint32_t lhi_search_take_operation(history *h, uint32_t n_ops)
 {
     uint32_t op = h->queue[h->front];
     h->front = h->front + 1 == n_ops ? 0 : h->front + 1;
@@ -53,7 +53,7 @@ uint32_t lhi_take_op(history *h, uint32_t n_ops)
     return op;
 }
 
-void lhi_take_back_steps(history *h, uint32_t n)
+void lhi_search_undo_steps(history *h, uint32_t n)
 {
     while (h->n > n) {
         const step *e = &h->steps[--h->n];
@@ -63,20 +63,20 @@ void lhi_take_back_steps(history *h, uint32_t n)
     }
 }
 
-bool lhi_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
+bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
                   int64_t weight, lit by)
 {
-    if (!lhi_grow(s, (void **)&h->steps, &h->room, sizeof *h->steps, h->n + 1))
+    if (!lhi_search_grow_array(s, (void **)&h->steps, &h->room, sizeof *h->steps, h->n + 1))
         return false;
     h->steps[h->n] =
         (step){h->now[from] + weight, weight, op, from, by, h->last[op]};
     h->last[op] = h->n++;
     h->now[op] = h->now[from] + weight;
-    lhi_queue_op(h, s->s->n_ops, op);
+    lhi_search_queue_operation(h, s->s->n_ops, op);
     return true;
 }
 
-void lhi_explain_path(lhi_search *s, const history *h, uint32_t op,
+void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
                       int64_t need)
 {
     while (need > h->root[op]) {
@@ -85,14 +85,14 @@ void lhi_explain_path(lhi_search *s, const history *h, uint32_t op,
                h->steps[h->steps[e].prev].value >= need)
             e = h->steps[e].prev;
         if (h->steps[e].by != NONE)
-            lhi_note_conflict(s, h->steps[e].by);
+            lhi_search_add_conflict(s, h->steps[e].by);
         need -= h->steps[e].weight;
         op = h->steps[e].from;
     }
 }
 
 /* Returns an operation's value when the history had n steps. */
-static int64_t value_at(const history *h, uint32_t op, uint32_t n)
+static int64_t get_value_at(const history *h, uint32_t op, uint32_t n)
 {
     uint32_t e = h->last[op];
     while (e != NONE && e >= n)
@@ -100,22 +100,22 @@ static int64_t value_at(const history *h, uint32_t op, uint32_t n)
     return e == NONE ? h->root[op] : h->steps[e].value;
 }
 
-void lhi_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
+void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
                       int64_t tail, int64_t spare)
 {
-    int64_t less = lhi_least(spare, lhi_most(head - s->head.root[a], 0));
-    lhi_explain_path(s, &s->head, a, head - less);
-    lhi_explain_path(s, &s->tail, b, tail - (spare - less));
+    int64_t less = lhi_min_int64(spare, lhi_max_int64(head - s->head.root[a], 0));
+    lhi_search_explain_path(s, &s->head, a, head - less);
+    lhi_search_explain_path(s, &s->tail, b, tail - (spare - less));
 }
 
 /* Explains `l` (b before a) by times: a before b would take too long. */
-void lhi_explain_time(lhi_search *s, lit l)
+void lhi_search_explain_time(lhi_search *s, lit l)
 {
-    uint32_t b = lhi_from(s, l), a = lhi_to(s, l);
+    uint32_t b = lhi_search_get_first(s, l), a = lhi_search_get_second(s, l);
     why w = s->reason[l >> 1];
-    int64_t head = value_at(&s->head, a, w.x);
-    int64_t tail = value_at(&s->tail, b, w.y);
+    int64_t head = get_value_at(&s->head, a, w.x);
+    int64_t tail = get_value_at(&s->tail, b, w.y);
     int64_t spare =
         head + s->s->time[a] + s->s->time[b] + tail - s->deadline - 1;
-    lhi_explain_both(s, a, head, b, tail, spare);
+    lhi_search_explain_both(s, a, head, b, tail, spare);
 }

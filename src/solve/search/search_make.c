@@ -11,7 +11,7 @@ static lh_status number_pairs(lhi_search *s, lh_error *err)
 {
     const lhi_shop *shop = s->s;
     const uint64_t n =
-        lhi_open_pairs(shop, s->slot_at, s->before, s->after) + 1;
+        lhi_search_count_open_pairs(shop, s->slot_at, s->before, s->after) + 1;
     if (n > UINT32_MAX / 4)
         return lhi_fail(err, LH_EUNSUPPORTED, "too many pairs of passes");
     s->n_vars = 1;
@@ -20,7 +20,7 @@ static lh_status number_pairs(lhi_search *s, lh_error *err)
     if (!s->var_a || !s->var_b)
         return lhi_fail_nomem(err);
     for (uint32_t o = 0; o < shop->n_ops; o++) {
-        const lhi_stream *t = lhi_stream_at(s, o);
+        const lhi_stream *t = lhi_search_get_stream(s, o);
         const lhi_machine *m = &shop->machines[t->machine];
         for (uint32_t i = t->slot + 1; i < m->n_streams && m->leader == NONE;
              i++) {
@@ -120,7 +120,7 @@ static lh_status allocate_vars(lhi_search *s, lh_error *err)
 }
 
 /* Initialises memory sums, heads and tails, and queues everything. */
-static void set_ops(lhi_search *s, const lhi_windows *w)
+static void initialise_operations(lhi_search *s, const lhi_windows *w)
 {
     const lhi_shop *shop = s->s;
     for (uint32_t i = 0; i < shop->n_streams; i++) {
@@ -132,15 +132,15 @@ static void set_ops(lhi_search *s, const lhi_windows *w)
     for (uint32_t o = 0; o < shop->n_ops; o++) {
         s->head.now[o] = s->head.root[o] = w->r[o];
         s->tail.now[o] = s->tail.root[o] = s->deadline - w->e[o];
-        lhi_queue_op(&s->head, shop->n_ops, o);
-        lhi_queue_op(&s->tail, shop->n_ops, o);
-        lhi_touch_memory(s, o);
+        lhi_search_queue_operation(&s->head, shop->n_ops, o);
+        lhi_search_queue_operation(&s->tail, shop->n_ops, o);
+        lhi_search_queue_memory(s, o);
     }
 }
 
 /* Initialises phases near the hint, and activities: pairs close in time first.
  */
-static void set_vars(lhi_search *s, const lhi_words *hint)
+static void initialise_variables(lhi_search *s, const lhi_machine_orders *hint)
 {
     const lhi_shop *shop = s->s;
     for (uint32_t v = 1; v < s->n_vars; v++) {
@@ -165,16 +165,16 @@ static void set_vars(lhi_search *s, const lhi_words *hint)
 static void build_heap(lhi_search *s)
 {
     for (uint32_t i = s->n_heap; i-- > 0;)
-        lhi_sift_down(s, i);
+        lhi_search_sift_down(s, i);
     for (uint32_t i = 0; i < s->n_heap; i++)
         s->heap_at[s->heap[i]] = i;
 }
 
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
-                          const lhi_windows *windows, const lhi_words *hint,
+                          const lhi_windows *windows, const lhi_machine_orders *hint,
                           lhi_search **out, lh_error *err)
 {
-    if (!lhi_is_for_search(shop))
+    if (!lhi_search_is_applicable(shop))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "more than %d kinds of passes or messages share a "
                         "device or link",
@@ -191,7 +191,7 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
     lh_status status = allocate_ops(s, windows, err);
     /* The memory queue serves as scratch for a list. */
     if (status == LH_OK &&
-        !lhi_root_orders(windows, true, s->memory_queue, s->before, s->after)) {
+        !lhi_search_compute_root_orders(windows, true, s->memory_queue, s->before, s->after)) {
         s->refuted = true;
         *out = s;
         return LH_OK;
@@ -206,8 +206,8 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
     }
     s->bytes = lhi_arena_used(mem);
     find_producers(s);
-    set_ops(s, windows);
-    set_vars(s, hint);
+    initialise_operations(s, windows);
+    initialise_variables(s, hint);
     build_heap(s);
     *out = s;
     return LH_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface between the parts of the search. */
-#ifndef LHI_SEARCH_OWN_H
-#define LHI_SEARCH_OWN_H
+#ifndef LHI_SEARCH_INTERNAL_H
+#define LHI_SEARCH_INTERNAL_H
 
 #include "solve/search/search.h"
 
@@ -134,86 +134,86 @@ struct lhi_search {
 /* --- root state: root.c */
 
 /* Checks the number of streams per machine; false: too many. */
-bool lhi_is_for_search(const lhi_shop *shop);
+bool lhi_search_is_applicable(const lhi_shop *shop);
 
 /* Computes, per operation and stream on its machine, how many operations always
  * precede it, and the first that always follows. with_counts: includes the
  * windows' counts. `list`: scratch for one machine's operations. Returns false
  * if no order exists. */
-bool lhi_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
+bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
                      uint32_t *before, uint32_t *after);
 /* Counts the pairs that remain open. */
-uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
+uint64_t lhi_search_count_open_pairs(const lhi_shop *shop, const size_t *slot_at,
                         const uint32_t *before, const uint32_t *after);
 
 /* --- histories of heads and tails: history.c */
 
 /* Returns the operation that literal l puts first. */
-static inline uint32_t lhi_from(const lhi_search *s, lit l)
+static inline uint32_t lhi_search_get_first(const lhi_search *s, lit l)
 {
     return l & 1 ? s->var_b[l >> 1] : s->var_a[l >> 1];
 }
 
 /* Returns the operation that literal l puts second. */
-static inline uint32_t lhi_to(const lhi_search *s, lit l)
+static inline uint32_t lhi_search_get_second(const lhi_search *s, lit l)
 {
     return l & 1 ? s->var_a[l >> 1] : s->var_b[l >> 1];
 }
 
 /* Returns an operation's stream. */
-static inline const lhi_stream *lhi_stream_at(const lhi_search *s, uint32_t op)
+static inline const lhi_stream *lhi_search_get_stream(const lhi_search *s, uint32_t op)
 {
     return &s->s->streams[s->s->stream_of[op]];
 }
 
 /* Grows an array to at least `need` elements; false: out of memory. */
-bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
+bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room, size_t each,
               uint32_t need);
-void lhi_note_conflict(lhi_search *s, lit l); /* adds a true literal */
+void lhi_search_add_conflict(lhi_search *s, lit l); /* adds a true literal */
 /* Queues an operation whose value changed, for propagation. */
-void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op);
+void lhi_search_queue_operation(history *h, uint32_t n_ops, uint32_t op);
 /* Removes and returns the first queued operation. */
-uint32_t lhi_take_op(history *h, uint32_t n_ops);
+uint32_t lhi_search_take_operation(history *h, uint32_t n_ops);
 /* Undoes the history's steps down to n. */
-void lhi_take_back_steps(history *h, uint32_t n);
+void lhi_search_undo_steps(history *h, uint32_t n);
 
 /* Checks whether op's value would rise. */
-static inline bool lhi_rises(const history *h, uint32_t op, uint32_t from,
+static inline bool lhi_search_would_rise(const history *h, uint32_t op, uint32_t from,
                              int64_t weight)
 {
     return h->now[from] + weight > h->now[op];
 }
 
 /* Appends a step that raises op's value; false: out of memory. */
-bool lhi_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
+bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
                   int64_t weight, lit by);
 /* Raises op's value to at least that of `from` plus the weight, with reason
  * `by` (NONE: an arc). false: out of memory. */
-static inline bool lhi_raise_time(lhi_search *s, history *h, uint32_t op,
+static inline bool lhi_search_raise_time(lhi_search *s, history *h, uint32_t op,
                                   uint32_t from, int64_t weight, lit by)
 {
-    return !lhi_rises(h, op, from, weight) ||
-           lhi_add_step(s, h, op, from, weight, by);
+    return !lhi_search_would_rise(h, op, from, weight) ||
+           lhi_search_add_step(s, h, op, from, weight, by);
 }
 
 /* Adds the literals that explain why op's value is at least `need`. At each
  * operation on the path, uses the first value that sufficed. */
-void lhi_explain_path(lhi_search *s, const history *h, uint32_t op,
+void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
                       int64_t need);
 /* Explains a head and a tail that together exceed the deadline; `spare`: amount
  * by which the explanation may be weakened. */
-void lhi_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
+void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
                       int64_t tail, int64_t spare);
 /* Explains `l`, which times implied. */
-void lhi_explain_time(lhi_search *s, lit l);
+void lhi_search_explain_time(lhi_search *s, lit l);
 
 /* --- orders: trail.c */
 
 /* Returns the literal "a before b" for operations in two streams on one
  * machine. */
-static inline lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
+static inline lit lhi_search_get_literal(const lhi_search *s, uint32_t a, uint32_t b)
 {
-    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
+    const lhi_stream *x = lhi_search_get_stream(s, a), *y = lhi_search_get_stream(s, b);
     const lit turned = x->slot > y->slot;
     const open_pairs *p = turned ? &s->pairs[s->slot_at[b] + x->slot]
                                  : &s->pairs[s->slot_at[a] + y->slot];
@@ -225,19 +225,19 @@ static inline lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
 }
 
 /* Makes an open literal true. false: out of memory. */
-bool lhi_assign(lhi_search *s, lit l, why w);
+bool lhi_search_assign(lhi_search *s, lit l, why w);
 /* Like lhi_search_enqueue(), for a literal that is not true. */
-bool lhi_enqueue_open(lhi_search *s, lit l, why w);
+bool lhi_search_enqueue_open(lhi_search *s, lit l, why w);
 /* Makes a literal true with reason `w`. false: it is already false; the
  * conflict is recorded. */
-static inline bool lhi_enqueue(lhi_search *s, lit l, why w)
+static inline bool lhi_search_enqueue(lhi_search *s, lit l, why w)
 {
-    return s->value[l] > 0 || lhi_enqueue_open(s, l, w);
+    return s->value[l] > 0 || lhi_search_enqueue_open(s, l, w);
 }
 
 /* Restores the variable heap, most active first, by moving the entry at `at`
  * down. */
-static inline void lhi_sift_down(lhi_search *s, uint32_t at)
+static inline void lhi_search_sift_down(lhi_search *s, uint32_t at)
 {
     uint32_t v = s->heap[at];
     for (;;) {
@@ -258,21 +258,21 @@ static inline void lhi_sift_down(lhi_search *s, uint32_t at)
 }
 
 /* Adds the true literals that implied `l` to s->conflict. */
-void lhi_explain(lhi_search *s, lit l);
+void lhi_search_explain(lhi_search *s, lit l);
 
 /* --- consequences in time and memory: propagators.c */
 
 /* Raises head and tail along a new order; false: out of memory. */
-bool lhi_relax_literal(lhi_search *s, lit l);
+bool lhi_search_propagate_literal(lhi_search *s, lit l);
 /* Propagates one changed head or tail; false: conflict. */
-bool lhi_settle_times(lhi_search *s);
+bool lhi_search_propagate_times(lhi_search *s);
 /* Checks memory at one queued operation; false: conflict. */
-bool lhi_settle_memory(lhi_search *s);
+bool lhi_search_propagate_memory(lhi_search *s);
 /* Checks one-machine bounds on changed machines; false: conflict. */
-bool lhi_one_machine(lhi_search *s);
+bool lhi_search_check_machines(lhi_search *s);
 /* Queues an operation for the memory check, if it allocates. */
-void lhi_touch_memory(lhi_search *s, uint32_t op);
+void lhi_search_queue_memory(lhi_search *s, uint32_t op);
 /* Empties all propagation queues. */
-void lhi_forget_queues(lhi_search *s);
+void lhi_search_clear_queues(lhi_search *s);
 
 #endif

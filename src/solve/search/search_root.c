@@ -14,7 +14,7 @@ typedef struct root {
     bool changed;
 } root;
 
-bool lhi_is_for_search(const lhi_shop *shop)
+bool lhi_search_is_applicable(const lhi_shop *shop)
 {
     for (uint32_t m = 0; m < shop->n_machines; m++)
         if (shop->machines[m].n_streams > MOST_SLOTS)
@@ -28,12 +28,12 @@ static const lhi_stream *stream_at(const root *a, uint32_t o)
 }
 
 /* Initialises an operation's counts, including its own stream. */
-static void look_up(root *a, const lhi_windows *w, bool with_counts, uint32_t o)
+static void initialise_counts(root *a, const lhi_windows *w, bool with_counts, uint32_t o)
 {
     const lhi_stream *t = stream_at(a, o);
     const lhi_machine *m = &a->s->machines[t->machine];
     const bool counts =
-        with_counts && (w->near || lhi_windows_lattice(w, t->machine));
+        with_counts && (w->restricted_counts || lhi_windows_get_lattice(w, t->machine));
     for (uint32_t i = 0; i < m->n_streams; i++) {
         const size_t at = a->slot_at[o] + i;
         const bool own = i == t->slot;
@@ -157,7 +157,7 @@ static bool is_possible(const root *a, const lhi_machine *m)
 }
 
 /* Computes the closure on one machine; false: no order exists. */
-static bool close_machine(root *a, const lhi_windows *w, const lhi_machine *m)
+static bool compute_closure(root *a, const lhi_windows *w, const lhi_machine *m)
 {
     list_machine(a, w, m);
     if (!is_possible(a, m))
@@ -170,7 +170,7 @@ static bool close_machine(root *a, const lhi_windows *w, const lhi_machine *m)
     return is_possible(a, m);
 }
 
-bool lhi_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
+bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
                      uint32_t *before, uint32_t *after)
 {
     root a = {.s = w->shop,
@@ -179,15 +179,15 @@ bool lhi_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
               .after = after,
               .list = list};
     for (uint32_t o = 0; o < a.s->n_ops; o++)
-        look_up(&a, w, with_counts, o);
+        initialise_counts(&a, w, with_counts, o);
     for (uint32_t m = 0; m < a.s->n_machines; m++)
         if (a.s->machines[m].leader == NONE &&
-            !close_machine(&a, w, &a.s->machines[m]))
+            !compute_closure(&a, w, &a.s->machines[m]))
             return false;
     return true;
 }
 
-uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
+uint64_t lhi_search_count_open_pairs(const lhi_shop *shop, const size_t *slot_at,
                         const uint32_t *before, const uint32_t *after)
 {
     uint64_t n = 0;
@@ -201,7 +201,7 @@ uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
     return n;
 }
 
-lh_status lhi_search_size(const lhi_windows *w, bool with_counts, size_t *out,
+lh_status lhi_search_estimate_bytes(const lhi_windows *w, bool with_counts, size_t *out,
                           lh_error *err)
 {
     const lhi_shop *shop = w->shop;
@@ -209,15 +209,15 @@ lh_status lhi_search_size(const lhi_windows *w, bool with_counts, size_t *out,
     const size_t each = sizeof(why) + 2 * sizeof(watches) + sizeof(double) +
                         9 * sizeof(uint32_t) + 8;
     *out = SIZE_MAX;
-    if (!lhi_is_for_search(shop))
+    if (!lhi_search_is_applicable(shop))
         return LH_OK;
     uint32_t *scratch = malloc((n + 2 * slots) * sizeof *scratch);
     if (!scratch)
         return lhi_fail_nomem(err);
     *out = n * 400 + slots * (2 * sizeof *scratch + sizeof(open_pairs));
     uint32_t *before = scratch + n, *after = before + slots;
-    if (lhi_root_orders(w, with_counts, scratch, before, after))
-        *out += each * lhi_open_pairs(shop, w->slot_at, before, after);
+    if (lhi_search_compute_root_orders(w, with_counts, scratch, before, after))
+        *out += each * lhi_search_count_open_pairs(shop, w->slot_at, before, after);
     free(scratch);
     return LH_OK;
 }

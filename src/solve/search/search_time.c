@@ -15,22 +15,22 @@
 static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
-    const lhi_machine *m = &shop->machines[lhi_stream_at(s, o)->machine];
+    const lhi_machine *m = &shop->machines[lhi_search_get_stream(s, o)->machine];
     uint32_t producer = s->producer[o];
     for (uint32_t i = 0; i < m->n_streams; i++) {
         const lhi_stream *u = &shop->streams[m->first_stream + i];
-        if (u == lhi_stream_at(s, o))
+        if (u == lhi_search_get_stream(s, o))
             continue;
         uint32_t base = s->producer[u->first];
-        const lhi_stream *from = lhi_stream_at(s, base);
+        const lhi_stream *from = lhi_search_get_stream(s, base);
         uint32_t skip = base - from->first, y;
         size_t at = s->slot_at[producer] + from->slot;
         if (heads) {
             y = s->after[at] > skip ? s->after[at] - skip : 0;
             if (y >= u->count)
                 continue;
-            if (!lhi_raise_time(s, &s->head, u->first + y, o, shop->time[o],
-                                lhi_before(s, producer, base + y)))
+            if (!lhi_search_raise_time(s, &s->head, u->first + y, o, shop->time[o],
+                                lhi_search_get_literal(s, producer, base + y)))
                 return false;
             continue;
         }
@@ -38,8 +38,8 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
             continue;
         y = s->before[at] - skip - 1;
         y = y < u->count ? y : u->count - 1;
-        if (!lhi_raise_time(s, &s->tail, u->first + y, o, shop->time[o],
-                            lhi_before(s, base + y, producer)))
+        if (!lhi_search_raise_time(s, &s->tail, u->first + y, o, shop->time[o],
+                            lhi_search_get_literal(s, base + y, producer)))
             return false;
     }
     return true;
@@ -49,7 +49,7 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 static bool push_machine(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &shop->machines[t->machine];
     int64_t time = shop->time[o];
     for (uint32_t i = 0; i < m->n_streams; i++) {
@@ -59,14 +59,14 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
             continue;
         if (heads && s->after[at] < u->count) {
             uint32_t to = u->first + s->after[at];
-            if (lhi_rises(&s->head, to, o, time) &&
-                !lhi_raise_time(s, &s->head, to, o, time, lhi_before(s, o, to)))
+            if (lhi_search_would_rise(&s->head, to, o, time) &&
+                !lhi_search_raise_time(s, &s->head, to, o, time, lhi_search_get_literal(s, o, to)))
                 return false;
         }
         if (!heads && s->before[at] > 0) {
             uint32_t to = u->first + s->before[at] - 1;
-            if (lhi_rises(&s->tail, to, o, time) &&
-                !lhi_raise_time(s, &s->tail, to, o, time, lhi_before(s, to, o)))
+            if (lhi_search_would_rise(&s->tail, to, o, time) &&
+                !lhi_search_raise_time(s, &s->tail, to, o, time, lhi_search_get_literal(s, to, o)))
                 return false;
         }
     }
@@ -76,13 +76,13 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
 static bool push_head(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     int64_t time = shop->time[o];
     if (o + 1 < t->first + t->count &&
-        !lhi_raise_time(s, &s->head, o + 1, o, time, NONE))
+        !lhi_search_raise_time(s, &s->head, o + 1, o, time, NONE))
         return false;
     for (uint32_t i = shop->succ_at[o]; i < shop->succ_at[o + 1]; i++)
-        if (!lhi_raise_time(s, &s->head, shop->succ[i], o,
+        if (!lhi_search_raise_time(s, &s->head, shop->succ[i], o,
                             time + shop->succ_lag[i], NONE))
             return false;
     if (s->producer[o] != NONE)
@@ -93,12 +93,12 @@ static bool push_head(lhi_search *s, uint32_t o)
 static bool push_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     int64_t time = shop->time[o];
-    if (o > t->first && !lhi_raise_time(s, &s->tail, o - 1, o, time, NONE))
+    if (o > t->first && !lhi_search_raise_time(s, &s->tail, o - 1, o, time, NONE))
         return false;
     for (uint32_t i = shop->pred_at[o]; i < shop->pred_at[o + 1]; i++)
-        if (!lhi_raise_time(s, &s->tail, shop->pred[i], o,
+        if (!lhi_search_raise_time(s, &s->tail, shop->pred[i], o,
                             time + shop->pred_lag[i], NONE))
             return false;
     if (s->producer[o] != NONE)
@@ -111,7 +111,7 @@ static bool push_tail(lhi_search *s, uint32_t o)
 static bool order_by_head(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &shop->machines[t->machine];
     int64_t end = s->head.now[o] + shop->time[o];
     why w = {WHY_TIME, s->head.n, s->tail.n};
@@ -126,7 +126,7 @@ static bool order_by_head(lhi_search *s, uint32_t o)
                    s->deadline)
             y++;
         s->work += y - open + 1;
-        if (y > open && !lhi_enqueue(s, lhi_before(s, first + y - 1, o), w))
+        if (y > open && !lhi_search_enqueue(s, lhi_search_get_literal(s, first + y - 1, o), w))
             return false;
     }
     return true;
@@ -137,7 +137,7 @@ static bool order_by_head(lhi_search *s, uint32_t o)
 static bool order_by_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &shop->machines[t->machine];
     int64_t begin = s->deadline - s->tail.now[o] - shop->time[o];
     why w = {WHY_TIME, s->head.n, s->tail.n};
@@ -151,7 +151,7 @@ static bool order_by_tail(lhi_search *s, uint32_t o)
                s->head.now[first + y - 1] + shop->time[first + y - 1] > begin)
             y--;
         s->work += open - y + 1;
-        if (y < open && !lhi_enqueue(s, lhi_before(s, o, first + y), w))
+        if (y < open && !lhi_search_enqueue(s, lhi_search_get_literal(s, o, first + y), w))
             return false;
     }
     return true;
@@ -165,21 +165,21 @@ static bool check_window(lhi_search *s, uint32_t o)
     if (spare < 0)
         return true;
     s->n_conflict = 0;
-    lhi_explain_both(s, o, s->head.now[o], o, s->tail.now[o], spare);
+    lhi_search_explain_both(s, o, s->head.now[o], o, s->tail.now[o], spare);
     return false;
 }
 
 /* Processes one changed operation per call, so that implied orders are known to
  * the next. */
-bool lhi_settle_times(lhi_search *s)
+bool lhi_search_propagate_times(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
     bool heads = s->head.n_queue > 0;
     history *h = heads ? &s->head : &s->tail;
     if (h->n_queue == 0)
         return true;
-    uint32_t o = lhi_take_op(h, shop->n_ops);
-    s->machine_dirty[lhi_stream_at(s, o)->machine] = true;
+    uint32_t o = lhi_search_take_operation(h, shop->n_ops);
+    s->machine_dirty[lhi_search_get_stream(s, o)->machine] = true;
     s->work += 4;
     if (!check_window(s, o))
         return false;
@@ -191,24 +191,24 @@ bool lhi_settle_times(lhi_search *s)
 
 /* Queues the messages of `op` on following machines, which have arcs between
  * them. */
-static void wake_followers(lhi_search *s, uint32_t op, history *h)
+static void queue_followers(lhi_search *s, uint32_t op, history *h)
 {
     const lhi_shop *shop = s->s;
     for (uint32_t i = shop->succ_at[op]; i < shop->succ_at[op + 1]; i++)
         if (s->producer[shop->succ[i]] == op)
-            lhi_queue_op(h, shop->n_ops, shop->succ[i]);
+            lhi_search_queue_operation(h, shop->n_ops, shop->succ[i]);
     for (uint32_t i = shop->pred_at[op]; i < shop->pred_at[op + 1]; i++)
         if (s->producer[shop->pred[i]] == op)
-            lhi_queue_op(h, shop->n_ops, shop->pred[i]);
+            lhi_search_queue_operation(h, shop->n_ops, shop->pred[i]);
 }
 
-bool lhi_relax_literal(lhi_search *s, lit l)
+bool lhi_search_propagate_literal(lhi_search *s, lit l)
 {
-    uint32_t a = lhi_from(s, l), b = lhi_to(s, l);
-    wake_followers(s, a, &s->head);
-    wake_followers(s, b, &s->tail);
-    return lhi_raise_time(s, &s->head, b, a, s->s->time[a], l) &&
-           lhi_raise_time(s, &s->tail, a, b, s->s->time[b], l);
+    uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l);
+    queue_followers(s, a, &s->head);
+    queue_followers(s, b, &s->tail);
+    return lhi_search_raise_time(s, &s->head, b, a, s->s->time[a], l) &&
+           lhi_search_raise_time(s, &s->tail, a, b, s->s->time[b], l);
 }
 
 /* --- one machine
@@ -223,7 +223,7 @@ typedef struct block {
 
 /* Checks whether the operations due by `due` alone, ordered by head, end too
  * late; `out`: the late block without idle time. */
-static bool too_late(lhi_search *s, const lhi_machine *m, int64_t due,
+static bool find_late_block(lhi_search *s, const lhi_machine *m, int64_t due,
                      block *out)
 {
     const lhi_shop *shop = s->s;
@@ -269,8 +269,8 @@ static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
     for (uint32_t i = 0; i < m->n_streams; i++) {
         if (b->n[i] == 0)
             continue;
-        lhi_explain_path(s, &s->head, b->first[i], head);
-        lhi_explain_path(s, &s->tail, b->first[i] + b->n[i] - 1, tail);
+        lhi_search_explain_path(s, &s->head, b->first[i], head);
+        lhi_search_explain_path(s, &s->tail, b->first[i] + b->n[i] - 1, tail);
     }
 }
 
@@ -308,7 +308,7 @@ static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
             now = next;
             continue;
         }
-        int64_t run = lhi_least(left[pick], next - now);
+        int64_t run = lhi_min_int64(left[pick], next - now);
         now += run;
         left[pick] -= run;
         if (left[pick] > 0)
@@ -322,7 +322,7 @@ static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
     }
 }
 
-bool lhi_one_machine(lhi_search *s)
+bool lhi_search_check_machines(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
     for (uint32_t i = 0; i < shop->n_machines; i++) {
@@ -335,7 +335,7 @@ bool lhi_one_machine(lhi_search *s)
         if (m->n_streams < 2 || m->n_streams > MOST_SLOTS ||
             meets_deadlines(s, m, &due))
             continue;
-        if (!too_late(s, m, due, &b))
+        if (!find_late_block(s, m, due, &b))
             continue;
         s->machine_dirty[i] = true;
         explain_block(s, m, due, &b);
@@ -347,11 +347,11 @@ bool lhi_one_machine(lhi_search *s)
 /* --- memory
  * -------------------------------------------------------------------- */
 
-void lhi_touch_memory(lhi_search *s, uint32_t op)
+void lhi_search_queue_memory(lhi_search *s, uint32_t op)
 {
     const lhi_shop *shop = s->s;
     if (shop->memory[op] <= 0 || s->memory_queued[op] ||
-        shop->machines[lhi_stream_at(s, op)->machine].memory_limit ==
+        shop->machines[lhi_search_get_stream(s, op)->machine].memory_limit ==
             LH_NO_LIMIT)
         return;
     s->memory_queued[op] = true;
@@ -359,15 +359,15 @@ void lhi_touch_memory(lhi_search *s, uint32_t op)
 }
 
 /* Returns the net memory change of the first x operations in a stream. */
-static int64_t sum(const lhi_search *s, uint32_t stream, uint32_t x)
+static int64_t get_memory_sum(const lhi_search *s, uint32_t stream, uint32_t x)
 {
     return s->memory_sum[s->s->streams[stream].first + stream + x];
 }
 
 /* Checks whether a stream allocates memory in total. */
-static bool takes(const lhi_search *s, uint32_t stream)
+static bool allocates(const lhi_search *s, uint32_t stream)
 {
-    return sum(s, stream, s->s->streams[stream].count) > 0;
+    return get_memory_sum(s, stream, s->s->streams[stream].count) > 0;
 }
 
 /* Returns the literal that explains a stream's minimum memory share at o; NONE:
@@ -376,18 +376,18 @@ static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     const lhi_stream *u = &s->s->streams[stream];
     size_t at = s->slot_at[o] + u->slot;
-    if (takes(s, stream))
-        return s->before[at] ? lhi_before(s, u->first + s->before[at] - 1, o)
+    if (allocates(s, stream))
+        return s->before[at] ? lhi_search_get_literal(s, u->first + s->before[at] - 1, o)
                              : NONE;
-    return s->after[at] < u->count ? lhi_before(s, o, u->first + s->after[at])
+    return s->after[at] < u->count ? lhi_search_get_literal(s, o, u->first + s->after[at])
                                    : NONE;
 }
 
 /* Returns a stream's minimum share of resident memory at o. */
-static int64_t share(const lhi_search *s, uint32_t o, uint32_t stream)
+static int64_t get_min_share(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     size_t at = s->slot_at[o] + s->s->streams[stream].slot;
-    return sum(s, stream, takes(s, stream) ? s->before[at] : s->after[at]);
+    return get_memory_sum(s, stream, allocates(s, stream) ? s->before[at] : s->after[at]);
 }
 
 /* Stores the reasons for the shares of all streams except its own and `except`.
@@ -395,9 +395,9 @@ static int64_t share(const lhi_search *s, uint32_t o, uint32_t stream)
 static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
                              why *out)
 {
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &s->s->machines[t->machine];
-    if (!lhi_grow(s, (void **)&s->sets, &s->room_sets, sizeof *s->sets,
+    if (!lhi_search_grow_array(s, (void **)&s->sets, &s->room_sets, sizeof *s->sets,
                   s->n_sets + m->n_streams))
         return false;
     *out = (why){WHY_SET, s->n_sets, 0};
@@ -413,45 +413,45 @@ static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
 }
 
 /* Derives orders between o and one stream from the remaining memory. */
-static bool hold_stream(lhi_search *s, uint32_t o, uint32_t stream,
+static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
                         int64_t spare)
 {
     const lhi_stream *u = &s->s->streams[stream];
     size_t at = s->slot_at[o] + u->slot;
-    int64_t now = share(s, o, stream);
+    int64_t now = get_min_share(s, o, stream);
     uint32_t lo = s->before[at], hi = s->after[at];
     lit l;
-    if (takes(s, stream)) {
+    if (allocates(s, stream)) {
         uint32_t y = lo;
-        while (y < hi && sum(s, stream, y + 1) - now <= spare)
+        while (y < hi && get_memory_sum(s, stream, y + 1) - now <= spare)
             y++;
         if (y == hi)
             return true;
-        l = lhi_before(s, o, u->first + y);
+        l = lhi_search_get_literal(s, o, u->first + y);
     } else {
         uint32_t y = hi;
-        while (y > lo && sum(s, stream, y - 1) - now <= spare)
+        while (y > lo && get_memory_sum(s, stream, y - 1) - now <= spare)
             y--;
         if (y == lo)
             return true;
-        l = lhi_before(s, u->first + y - 1, o);
+        l = lhi_search_get_literal(s, u->first + y - 1, o);
     }
     why w;
-    return shares_as_reason(s, o, stream, &w) && lhi_enqueue(s, l, w);
+    return shares_as_reason(s, o, stream, &w) && lhi_search_enqueue(s, l, w);
 }
 
 /* Checks memory at o: resident memory is at least the sum over the streams'
  * minimum shares. Derives orders from the remaining memory. */
-static bool hold(lhi_search *s, uint32_t o)
+static bool check_memory(lhi_search *s, uint32_t o)
 {
-    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &s->s->machines[t->machine];
     uint32_t own = m->first_stream + t->slot;
-    int64_t held = sum(s, own, o - t->first + 1);
+    int64_t held = get_memory_sum(s, own, o - t->first + 1);
     s->work += m->n_streams;
     for (uint32_t i = 0; i < m->n_streams; i++)
         if (i != t->slot)
-            held += share(s, o, m->first_stream + i);
+            held += get_min_share(s, o, m->first_stream + i);
     int64_t spare = m->memory_limit - held;
     if (spare < 0) {
         why w;
@@ -459,30 +459,30 @@ static bool hold(lhi_search *s, uint32_t o)
         if (!shares_as_reason(s, o, NONE, &w))
             return false;
         for (uint32_t i = 0; i < w.y; i++)
-            lhi_note_conflict(s, s->sets[w.x + i]);
+            lhi_search_add_conflict(s, s->sets[w.x + i]);
         return false;
     }
     for (uint32_t i = 0; i < m->n_streams; i++)
-        if (i != t->slot && !hold_stream(s, o, m->first_stream + i, spare))
+        if (i != t->slot && !order_by_memory(s, o, m->first_stream + i, spare))
             return false;
     return true;
 }
 
-bool lhi_settle_memory(lhi_search *s)
+bool lhi_search_propagate_memory(lhi_search *s)
 {
     if (s->n_memory_queue == 0)
         return true;
     uint32_t o = s->memory_queue[--s->n_memory_queue];
     s->memory_queued[o] = false;
-    return hold(s, o);
+    return check_memory(s, o);
 }
 
-void lhi_forget_queues(lhi_search *s)
+void lhi_search_clear_queues(lhi_search *s)
 {
     while (s->n_memory_queue > 0)
         s->memory_queued[s->memory_queue[--s->n_memory_queue]] = false;
     while (s->head.n_queue > 0)
-        lhi_take_op(&s->head, s->s->n_ops);
+        lhi_search_take_operation(&s->head, s->s->n_ops);
     while (s->tail.n_queue > 0)
-        lhi_take_op(&s->tail, s->s->n_ops);
+        lhi_search_take_operation(&s->tail, s->s->n_ops);
 }

@@ -3,7 +3,7 @@
  */
 #include "solve/search/search_own.h"
 
-void lhi_explain(lhi_search *s, lit l)
+void lhi_search_explain(lhi_search *s, lit l)
 {
     why w = s->reason[l >> 1];
     switch ((why_kind)w.kind) {
@@ -12,21 +12,21 @@ void lhi_explain(lhi_search *s, lit l)
     case WHY_CLAUSE:
         for (uint32_t i = 0; i < s->clauses[w.x]; i++)
             if (s->clauses[w.x + 2 + i] != l)
-                lhi_note_conflict(s, s->clauses[w.x + 2 + i] ^ 1);
+                lhi_search_add_conflict(s, s->clauses[w.x + 2 + i] ^ 1);
         break;
     case WHY_TWO:
-        lhi_note_conflict(s, w.y);
-        lhi_note_conflict(s, w.x);
+        lhi_search_add_conflict(s, w.y);
+        lhi_search_add_conflict(s, w.x);
         break;
     case WHY_ONE:
-        lhi_note_conflict(s, w.x);
+        lhi_search_add_conflict(s, w.x);
         break;
     case WHY_TIME:
-        lhi_explain_time(s, l);
+        lhi_search_explain_time(s, l);
         break;
     case WHY_SET:
         for (uint32_t i = 0; i < w.y; i++)
-            lhi_note_conflict(s, s->sets[w.x + i]);
+            lhi_search_add_conflict(s, s->sets[w.x + i]);
         break;
     }
 }
@@ -34,7 +34,7 @@ void lhi_explain(lhi_search *s, lit l)
 /* Sets a count and records it for undo. */
 static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
 {
-    if (!lhi_grow(s, (void **)&s->undos, &s->room_undos, sizeof *s->undos,
+    if (!lhi_search_grow_array(s, (void **)&s->undos, &s->room_undos, sizeof *s->undos,
                   s->n_undos + 1))
         return false;
     s->undos[s->n_undos++] = (undo){where, *where};
@@ -42,10 +42,10 @@ static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
     return true;
 }
 
-bool lhi_assign(lhi_search *s, lit l, why w)
+bool lhi_search_assign(lhi_search *s, lit l, why w)
 {
-    uint32_t a = lhi_from(s, l), b = lhi_to(s, l), v = l >> 1;
-    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
+    uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l), v = l >> 1;
+    const lhi_stream *x = lhi_search_get_stream(s, a), *y = lhi_search_get_stream(s, b);
     s->value[l] = 1;
     s->value[l ^ 1] = -1;
     s->level_of[v] = s->n_levels;
@@ -59,16 +59,16 @@ bool lhi_assign(lhi_search *s, lit l, why w)
            set_count(s, before, a - x->first + 1);
 }
 
-bool lhi_enqueue_open(lhi_search *s, lit l, why w)
+bool lhi_search_enqueue_open(lhi_search *s, lit l, why w)
 {
     if (s->value[l] == 0)
-        return lhi_assign(s, l, w);
+        return lhi_search_assign(s, l, w);
     /* The conflict: the reasons for l, and l being false. */
     why kept = s->reason[l >> 1];
     s->n_conflict = 0;
-    lhi_note_conflict(s, l ^ 1);
+    lhi_search_add_conflict(s, l ^ 1);
     s->reason[l >> 1] = w;
-    lhi_explain(s, l);
+    lhi_search_explain(s, l);
     s->reason[l >> 1] = kept;
     return false;
 }

@@ -8,27 +8,27 @@
 #include "solve/state/solver.h"
 
 /* One task with its limits and status. */
-typedef struct lhi_piece {
+typedef struct lhi_batch_task {
     uint64_t ticks; /* input: work limit */
     atomic_bool end;
     lhi_budget budget;
-    bool last; /* set by the task: later tasks are useless */
+    bool ends_batch; /* set by the task: later tasks are useless */
     lh_status status;
     lh_error err;
-} lhi_piece;
+} lhi_batch_task;
 
 /* A batch of tasks with its callbacks. */
 typedef struct lhi_batch {
     lhi_solver *r;
     void *context;
     uint32_t n;
-    lhi_piece *pieces;
+    lhi_batch_task *pieces;
     /* Runs task i within its budget, on any thread; not called for tasks that
      * are no longer useful. */
-    lh_status (*work)(void *context, uint32_t i, lhi_piece *piece);
+    lh_status (*work)(void *context, uint32_t i, lhi_batch_task *piece);
     /* Merges task i's result, in order, on the calling thread while others may
      * still run; *last: later tasks are useless. */
-    lh_status (*take)(void *context, uint32_t i, const lhi_piece *piece,
+    lh_status (*take)(void *context, uint32_t i, const lhi_batch_task *piece,
                       bool *last, lh_error *err);
     uint32_t n_taken;
     bool over;

@@ -7,12 +7,12 @@
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
 
-bool lhi_is_done(const lhi_solver *r)
+bool lhi_solver_is_done(const lhi_solver *r)
 {
-    return r->budget.stop || lhi_is_closed(r);
+    return r->budget.stop || lhi_solver_is_closed(r);
 }
 
-bool lhi_is_closed(const lhi_solver *r)
+bool lhi_solver_is_closed(const lhi_solver *r)
 {
     if (r->infeasible)
         return true;
@@ -24,9 +24,9 @@ bool lhi_is_closed(const lhi_solver *r)
            (double)(r->best_ns - r->bound_ns) <= r->o.gap * (double)r->bound_ns;
 }
 
-void lhi_report(lhi_solver *r, const char *phase)
+void lhi_solver_report(lhi_solver *r, const char *phase)
 {
-    if (r->is_part)
+    if (r->is_reduced)
         return;
     r->budget.now.best_ns = r->best_ns;
     r->budget.now.bound_ns = r->bound_ns;
@@ -34,7 +34,7 @@ void lhi_report(lhi_solver *r, const char *phase)
 }
 
 /* Returns a schedule's objective; -1: exceeds memory. */
-static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
+static lh_status evaluate(const lhi_solver *r, const lh_schedule *schedule,
                        bool fifo, int64_t *out, lh_error *err)
 {
     lh_timeline *timeline = NULL;
@@ -53,7 +53,7 @@ static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
 static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
                         lhi_engine engine, const char *by, bool *kept)
 {
-    lhi_use *use = &r->budget.use[engine];
+    lhi_engine_statistics *use = &r->budget.use[engine];
     *kept = ns >= 0 && (r->best_ns < 0 || ns < r->best_ns);
     if (!*kept) {
         lh_schedule_free(schedule);
@@ -66,7 +66,7 @@ static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
     r->schedule = schedule;
     r->best_ns = ns;
     r->found_by = by;
-    if (!r->is_part)
+    if (!r->is_reduced)
         r->budget.now.best_ns = ns;
 }
 
@@ -87,14 +87,14 @@ static bool has_parts(const lhi_solver *r, const lh_schedule *schedule)
     return true;
 }
 
-lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
+lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule, const char *by,
                     lh_error *err)
 {
     int64_t ns = -1;
     bool kept = false;
     lh_status status = LH_OK;
     if (has_parts(r, schedule))
-        status = judge(r, schedule, r->o.fifo, &ns, err);
+        status = evaluate(r, schedule, r->o.fifo, &ns, err);
     if (status == LH_EINFEASIBLE || status == LH_EDEADLOCK)
         status = LH_OK;
     keep_better(r, schedule, ns, r->budget.engine, by, &kept);
@@ -102,10 +102,10 @@ lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
         return status;
     bool fits = false;
     status =
-        lhi_shop_orders(r->shop, r->schedule, r->scratch->order, &fits, err);
+        lhi_shop_read_orders(r->shop, r->schedule, r->scratch->order, &fits, err);
     if (status == LH_OK && fits) {
-        lhi_words_copy(r->best, r->scratch);
-        r->has_words = true;
+        lhi_machine_orders_copy(r->best, r->scratch);
+        r->has_orders = true;
     }
     return status;
 }
@@ -120,7 +120,7 @@ static lh_status generate(lhi_solver *r, lh_error *err)
                                .sub_blocks = r->o.sub_blocks,
                                .bound_ns = r->bound_ns};
         lh_error why = {0};
-        if (lh_method_is_choice(name))
+        if (lh_method_is_auto(name))
             continue;
         if (r->best_ns >= 0 && r->best_ns <= r->bound_ns)
             break; /* at the bound, even if a gap is allowed */
@@ -131,42 +131,42 @@ static lh_status generate(lhi_solver *r, lh_error *err)
             return status;
         }
         if (status == LH_OK)
-            LHI_TRY(lhi_enter(r, schedule, name, err));
-        lhi_spend(&r->budget, r->shop ? r->shop->n_ops / 4 + 1 : 1000);
-        if (r->budget.late && r->best_ns >= 0)
+            LHI_TRY(lhi_solver_enter_schedule(r, schedule, name, err));
+        lhi_budget_spend(&r->budget, r->shop ? r->shop->n_ops / 4 + 1 : 1000);
+        if (r->budget.timed_out && r->best_ns >= 0)
             break;
     }
     return LH_OK;
 }
 
-lh_status lhi_generate(lhi_solver *r, lh_error *err)
+lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err)
 {
-    if (!lhi_is_on(&r->budget, LHI_ENGINE_METHODS))
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_METHODS))
         return LH_OK;
-    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_METHODS);
+    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_METHODS);
     lh_status status = generate(r, err);
-    lhi_go_back_to(&r->budget, before);
+    lhi_budget_restore_engine(&r->budget, before);
     return status;
 }
 
 /* Evaluates the caller's schedule itself: its copy would lose the file name for
  * error messages. */
-static lh_status judge_start(const lhi_solver *r, lh_error *err)
+static lh_status evaluate_start(const lhi_solver *r, lh_error *err)
 {
     int64_t ns;
-    lh_status status = judge(r, r->o.start, r->o.fifo, &ns, err);
+    lh_status status = evaluate(r, r->o.initial_schedule, r->o.fifo, &ns, err);
     if (status == LH_OK && ns < 0)
         status = lhi_fail(err, LH_EINFEASIBLE,
                           "the schedule to start from exceeds a memory limit");
     if (status != LH_OK)
-        lhi_wrap(err, "start");
+        lhi_fail_add_context(err, "start");
     return status;
 }
 
-lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
+lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err)
 {
-    LHI_TRY(judge_start(r, err));
-    const lh_schedule *s = r->o.start;
+    LHI_TRY(evaluate_start(r, err));
+    const lh_schedule *s = r->o.initial_schedule;
     uint32_t n = lh_schedule_n_devices(s),
              n_links = lh_schedule_n_link_orders(s);
     lhi_mark mark = lhi_arena_mark(r->mem);
@@ -183,7 +183,7 @@ lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
     lhi_arena_rewind(r->mem, mark);
     if (status != LH_OK)
         return status;
-    return lhi_enter(r, copy, "start", err);
+    return lhi_solver_enter_schedule(r, copy, "start", err);
 }
 
 /* --- job-shop schedules
@@ -191,71 +191,71 @@ lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
 
 /* Converts orders to a schedule; keeps message orders only where FIFO is worse.
  */
-lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, lhi_engine by,
+lh_status lhi_solver_offer_orders(lhi_solver *r, const lhi_machine_orders *words, lhi_engine by,
                            lh_error *err)
 {
     lh_schedule *plain = NULL, *ordered = NULL;
     int64_t plain_ns = -1, ordered_ns = -1;
     bool kept = false;
     const uint32_t *const *orders = (const uint32_t *const *)words->order;
-    LHI_TRY(lhi_shop_schedule(r->shop, orders, false, &plain, err));
-    lh_status status = judge(r, plain, true, &plain_ns, err);
+    LHI_TRY(lhi_shop_build_schedule(r->shop, orders, false, &plain, err));
+    lh_status status = evaluate(r, plain, true, &plain_ns, err);
     if (status == LH_EDEADLOCK)
         status = LH_OK;
     if (status != LH_OK) {
         lh_schedule_free(plain);
         return status;
     }
-    keep_better(r, plain, plain_ns, by, lhi_engine_says(by), &kept);
+    keep_better(r, plain, plain_ns, by, lhi_engine_get_label(by), &kept);
     bool any = kept;
     if (!r->o.fifo) {
-        LHI_TRY(lhi_shop_schedule(r->shop, orders, true, &ordered, err));
-        status = judge(r, ordered, false, &ordered_ns, err);
+        LHI_TRY(lhi_shop_build_schedule(r->shop, orders, true, &ordered, err));
+        status = evaluate(r, ordered, false, &ordered_ns, err);
         if (status != LH_OK) {
             lh_schedule_free(ordered);
             return status;
         }
-        keep_better(r, ordered, ordered_ns, by, lhi_engine_says(by), &kept);
+        keep_better(r, ordered, ordered_ns, by, lhi_engine_get_label(by), &kept);
         any = any || kept;
     }
     if (any) {
-        lhi_words_copy(r->best, words);
-        r->has_words = true;
+        lhi_machine_orders_copy(r->best, words);
+        r->has_orders = true;
     }
     return LH_OK;
 }
 
-int64_t lhi_units_of(const lhi_solver *r, int64_t ns)
+int64_t lhi_solver_convert_to_units(const lhi_solver *r, int64_t ns)
 {
     return ns / r->shop->unit_ns;
 }
 
-void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by)
+void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by)
 {
-    if (units > r->low)
-        r->low = units;
+    if (units > r->low_units)
+        r->low_units = units;
     if (r->shop->restricted || units * r->shop->unit_ns <= r->bound_ns)
         return;
-    lhi_use *use = &r->budget.use[r->budget.engine];
+    lhi_engine_statistics *use = &r->budget.use[r->budget.engine];
     use->improved++;
     use->gained_ns += units * r->shop->unit_ns - r->bound_ns;
     r->bound_ns = units * r->shop->unit_ns;
-    if (!r->is_part)
+    if (!r->is_reduced)
         r->budget.now.bound_ns = r->bound_ns;
     r->proven_by = by;
 }
 
 /* Returns the requested target, or the bound, which is often the optimum. */
-int64_t lhi_first_deadline(const lhi_solver *r)
+int64_t lhi_solver_get_first_deadline(const lhi_solver *r)
 {
-    int64_t target = r->o.target_ns > 0 ? lhi_units_of(r, r->o.target_ns) : -1;
-    return target > r->low ? target : r->low;
+    int64_t target = r->o.target_ns > 0 ? lhi_solver_convert_to_units(r, r->o.target_ns) : -1;
+    return target > r->low_units ? target : r->low_units;
 }
 
-int64_t lhi_first_enough(const lhi_solver *r)
+int64_t lhi_solver_get_deadline_limit(const lhi_solver *r)
 {
-    int64_t best = lhi_units_of(r, r->best_ns);
+    int64_t best = lhi_solver_convert_to_units(r, r->best_ns);
     int64_t target =
-        r->o.target_ns > 0 ? lhi_units_of(r, r->o.target_ns) + 1 : best;
+        r->o.target_ns > 0 ? lhi_solver_convert_to_units(r, r->o.target_ns) + 1 : best;
     return target < best ? target : best;
 }

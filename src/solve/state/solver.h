@@ -21,17 +21,17 @@
 #include "solve/search/search.h"
 
 /* Operations above which annealing on orders and beam search are too slow. */
-enum { LHI_LARGE = 4096 };
-enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* tasks per round */
+enum { LHI_SOLVER_LARGE_OPERATIONS = 4096 };
+enum { LHI_SOLVER_MIN_TASKS = 4, LHI_SOLVER_MAX_TASKS = 64 }; /* tasks per round */
 
-typedef struct lhi_fewer lhi_fewer;
+typedef struct lhi_reduction lhi_reduction;
 typedef struct lhi_justifier lhi_justifier;
-typedef struct lhi_regrower lhi_regrower;
+typedef struct lhi_repairer lhi_repairer;
 
 /* A parallel worker with its own arena; its state persists between calls. */
 typedef struct lhi_worker {
     lhi_arena *mem;
-    lhi_regrower *regrower;
+    lhi_repairer *regrower;
 } lhi_worker;
 
 typedef struct lhi_solver lhi_solver;
@@ -40,25 +40,25 @@ typedef struct lhi_solver lhi_solver;
 struct lhi_solver {
     const lh_pipeline *p;
     lh_solve_options o;
-    uint32_t at_once; /* number of parallel tasks: the threads, or a constant if
+    uint32_t n_parallel; /* number of parallel tasks: the threads, or a constant if
                        * limited by effort */
     lhi_budget budget;
     lhi_arena *mem;
     lhi_shop *shop;
     lhi_windows *windows;
-    lhi_words *best, *scratch, *found; /* best: the incumbent's orders */
+    lhi_machine_orders *best, *scratch, *found; /* best: the incumbent's orders */
     lhi_justifier *justifier;          /* may be NULL */
-    lhi_worker *regrowers; /* NULL: not created, or not applicable */
-    uint32_t n_regrowers;
-    bool has_words;
+    lhi_worker *workers; /* NULL: not created, or not applicable */
+    uint32_t n_workers;
+    bool has_orders;
     lh_schedule *schedule;
     int64_t best_ns, bound_ns;
-    int64_t low; /* lower bound for the job shop, units */
+    int64_t low_units; /* lower bound for the job shop, units */
     const char *found_by, *proven_by;
     char why[160];
     bool infeasible;
-    lhi_fewer *fewer; /* may be NULL */
-    bool is_part;     /* solves a reduced problem; no progress reports */
+    lhi_reduction *reduction; /* may be NULL */
+    bool is_reduced;     /* solves a reduced problem; no progress reports */
     /* Runs the complete solver given p, options, budget and arena; used for
      * reduced problems. */
     lh_status (*solve)(lhi_solver *r, lh_error *err);
@@ -66,39 +66,39 @@ struct lhi_solver {
 
 /* --- incumbent and bound: incumbent.c */
 
-bool lhi_is_done(const lhi_solver *r);   /* closed, or stopped */
-bool lhi_is_closed(const lhi_solver *r); /* nothing remains to be done */
+bool lhi_solver_is_done(const lhi_solver *r);   /* closed, or stopped */
+bool lhi_solver_is_closed(const lhi_solver *r); /* nothing remains to be done */
 /* Updates the progress report. */
-void lhi_report(lhi_solver *r, const char *phase);
+void lhi_solver_report(lhi_solver *r, const char *phase);
 /* Converts ns to job-shop units, rounded down. */
-int64_t lhi_units_of(const lhi_solver *r, int64_t ns);
+int64_t lhi_solver_convert_to_units(const lhi_solver *r, int64_t ns);
 /* Raises the job shop's bound to `units` and credits the running engine. */
-void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by);
+void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by);
 /* Returns the requested target, or the bound, which is often the optimum, in
  * units. */
-int64_t lhi_first_deadline(const lhi_solver *r);
+int64_t lhi_solver_get_first_deadline(const lhi_solver *r);
 /* Returns the smallest useless makespan, in units. */
-int64_t lhi_first_enough(const lhi_solver *r);
+int64_t lhi_solver_get_deadline_limit(const lhi_solver *r);
 /* Takes ownership of a schedule; keeps it if valid and better. */
-lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
+lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule, const char *by,
                     lh_error *err);
 /* Runs all schedule generators. */
-lh_status lhi_generate(lhi_solver *r, lh_error *err);
+lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err);
 /* Enters a copy of the caller's initial schedule. */
-lh_status lhi_copy_start(lhi_solver *r, lh_error *err);
+lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err);
 /* Offers orders found by engine `by` as a schedule; keeps message orders only
  * where FIFO is worse. */
-lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, lhi_engine by,
+lh_status lhi_solver_offer_orders(lhi_solver *r, const lhi_machine_orders *words, lhi_engine by,
                            lh_error *err);
 
 /* --- bounds by trial deadlines: raise_bound.c */
 
 /* Raises the bound by windows as far as possible; call again after
  * lhi_windows_set_max_states(). */
-lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
+lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err);
 /* Returns the name of the refuting engine, for lhi_solver_raise_bound(). */
-const char *lhi_windows_name(const lhi_solver *r);
+const char *lhi_windows_get_engine_name(const lhi_solver *r);
 /* Raises the bound by shaving deadlines that windows leave open. */
-lh_status lhi_bound_by_shaving(lhi_solver *r, lh_error *err);
+lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err);
 
 #endif
