@@ -4,8 +4,8 @@
 #ifndef ADAPTRA_H
 #define ADAPTRA_H
 
-#include "page_part.h"
-#include "paper_pipe.h"
+#include "page_section.h"
+#include "paper_pipeline.h"
 
 #include <longhaul/events.h>
 

@@ -5,7 +5,7 @@
 #ifndef CROSSPIPE_H
 #define CROSSPIPE_H
 
-#include "page_part.h"
+#include "page_section.h"
 
 #include <stdbool.h>
 #include <stdio.h>

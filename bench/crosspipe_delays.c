@@ -2,7 +2,7 @@
 /* Computes CrossPipe's figures 11, 12 and 15: schedules under growing delays,
  * degrees of parallelism, bubble strides. */
 #include "crosspipe.h"
-#include "paper_pipe.h"
+#include "paper_pipeline.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes CrossPipe's figures 8 and 9, which the paper simulates. */
 #include "crosspipe.h"
-#include "paper_pipe.h"
+#include "paper_pipeline.h"
 
 #include <longhaul/report.h>
 

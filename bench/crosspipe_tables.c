@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes CrossPipe's tables 5 and 6: M70 on 8 stages. */
 #include "crosspipe.h"
-#include "paper_pipe.h"
+#include "paper_pipeline.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * PAGE is docs/papers/crosspipe.md. A full run takes a minute or two, --quick
  * seconds. --html writes figure 8's curves. */
 #include "crosspipe.h"
-#include "page_part.h"
+#include "page_section.h"
 
 #include <string.h>
 

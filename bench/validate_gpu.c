@@ -6,7 +6,7 @@
  * FOLDER contains profiles of several models (default data/profiles). The
  * comparison covers arithmetic only: the measurements include neither
  * communication nor host time. Without arguments the parts are printed. */
-#include "page_part.h"
+#include "page_section.h"
 
 #include <longhaul/cost.h>
 #include <longhaul/job.h>

@@ -15,7 +15,7 @@
  * values, and prints them with the means of both halves; it stops after 80
  * steps unless --iterations is given. */
 #define _POSIX_C_SOURCE 200809L
-#include "page_part.h"
+#include "page_section.h"
 #include "published.h"
 
 #include <math.h>

@@ -14,8 +14,8 @@
  * (docs/papers/scaleacross-figures.md), between lines that begin with "<!--
  * validate-scaleacross"; --check fails if the numbers in PAGE differ. */
 #define _POSIX_C_SOURCE 200809L
-#include "across.h"
-#include "page_part.h"
+#include "scaleacross.h"
+#include "page_section.h"
 #include "table.h"
 
 #include <math.h>

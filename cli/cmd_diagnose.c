@@ -3,12 +3,12 @@
  * would help. */
 #include "commands.h"
 #include "inputs.h"
-#include "measured_files.h"
+#include "measurement_files.h"
 #include "view.h"
 #include "wrap.h"
 
 #include <longhaul/diagnose.h>
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements longhaul explain: lists each rank's instructions before a run. */
 #include "commands.h"
-#include "paths.h"
+#include "data_paths.h"
 #include "view.h"
 
 #include <inttypes.h>

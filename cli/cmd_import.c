@@ -2,7 +2,7 @@
 /* Implements longhaul import: converts another program's configuration to a
  * job. */
 #include "commands.h"
-#include "imported.h"
+#include "import_options.h"
 #include "inputs.h"
 
 #include <inttypes.h>

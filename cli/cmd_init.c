@@ -2,7 +2,7 @@
 /* Implements longhaul init: writes a starting job file. */
 #include "commands.h"
 #include "inputs.h"
-#include "machines.h"
+#include "cluster_options.h"
 #include "values.h"
 
 #include <longhaul/draft.h>

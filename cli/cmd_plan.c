@@ -2,12 +2,12 @@
 /* Implements longhaul plan: finds the fastest layout and schedule that fits the
  * memory. */
 #include "commands.h"
-#include "imported.h"
+#include "import_options.h"
 #include "jitter_view.h"
-#include "plan_links.h"
+#include "plan_whatif.h"
 #include "plan_screen.h"
-#include "plan_why.h"
-#include "today_view.h"
+#include "plan_explanation.h"
+#include "current_plan_view.h"
 #include "values.h"
 #include "view.h"
 

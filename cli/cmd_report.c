@@ -3,8 +3,8 @@
  * measured. */
 #include "commands.h"
 #include "difference_view.h"
-#include "plan_pair.h"
-#include "plan_why.h"
+#include "plan_comparison.h"
+#include "plan_explanation.h"
 #include "view.h"
 
 #include <inttypes.h>

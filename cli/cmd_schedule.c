@@ -6,7 +6,7 @@
 #include "tradeoff_view.h"
 #include "values.h"
 
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

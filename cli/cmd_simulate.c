@@ -2,13 +2,13 @@
 /* Implements longhaul simulate: computes the duration of an iteration and its
  * critical path. */
 #include "commands.h"
-#include "course_view.h"
+#include "event_timeline_view.h"
 #include "jitter_view.h"
-#include "paths.h"
+#include "data_paths.h"
 #include "view.h"
 #include "wrap.h"
 
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Implements longhaul train: runs a plan and compares it with the prediction.
  */
 #include "commands.h"
-#include "train_parts.h"
+#include "train_internal.h"
 
 const char *const train_devices[] = {"timed", "cpu", NULL};
 const char *const train_transports[] = {"inproc", "local", "ucx", "tcp", NULL};

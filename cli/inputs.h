@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>

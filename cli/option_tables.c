@@ -2,7 +2,7 @@
 /* Defines the options common to all commands and looks up options in tables. */
 #include "cli.h"
 
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/job.h>
 
 #include <string.h>

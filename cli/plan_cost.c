@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_cost.h"
-#include "plan_links.h"
+#include "plan_whatif.h"
 #include "view.h"
 #include "wrap.h"
 

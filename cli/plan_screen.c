@@ -5,8 +5,8 @@
 #include "plan_screen.h"
 #include "jitter_view.h"
 #include "plan_cost.h"
-#include "plan_links.h"
-#include "plan_why.h"
+#include "plan_whatif.h"
+#include "plan_explanation.h"
 #include "view.h"
 #include "wrap.h"
 

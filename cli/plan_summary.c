@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes a plan in words: model, GPUs, layout, placement, runners-up. */
 #include "jitter_view.h"
-#include "plan_links.h"
+#include "plan_whatif.h"
 #include "plan_screen.h"
 #include "view.h"
 #include "wrap.h"

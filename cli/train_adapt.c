@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements --adapt: reports the events and decisions of a run. */
-#include "train_parts.h"
+#include "train_internal.h"
 #include "wrap.h"
 
 #include <inttypes.h>

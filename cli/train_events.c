@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements --events: elements that become slow during a run, and the
  * simulated time of each iteration. */
-#include "train_parts.h"
+#include "train_internal.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * failed write is reported once and does not end the training, which may have
  * run for days; the exit status is non-zero. */
 #define _DEFAULT_SOURCE
-#include "train_parts.h"
+#include "train_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

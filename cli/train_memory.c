@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements train --memory: predicted and actual memory per rank. */
-#include "train_parts.h"
+#include "train_internal.h"
 #include "wrap.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "difference_view.h"
-#include "train_parts.h"
+#include "train_internal.h"
 #include "view.h"
 #include "wrap.h"
 

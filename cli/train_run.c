@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a plan: builds the options and handles the callbacks during the run. */
 #define _POSIX_C_SOURCE 200809L
-#include "inject.h"
-#include "train_parts.h"
+#include "link_override.h"
+#include "train_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -15,7 +15,7 @@ import sys
 
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else '.')
 LEAST = 10
-TABLES = {'src/spec/gpu.c', 'src/spec/model_preset.c', 'src/dev/unicode.h'}
+TABLES = {'src/format/job/gpu.c', 'src/format/job/model_preset.c', 'src/runtime/device/unicode.h'}
 SUFFIXES = {'.c', '.h', '.inc', '.js', '.css'}
 
 

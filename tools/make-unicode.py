@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints src/dev/unicode.h: which characters are letters (L*) and numbers (N*),
+"""Prints src/runtime/device/unicode.h: which characters are letters (L*) and numbers (N*),
 by Python's copy of the Unicode Character Database.
 
-    tools/make-unicode.py >src/dev/unicode.h
+    tools/make-unicode.py >src/runtime/device/unicode.h
 """
 import unicodedata
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 # The only file that is made: the pages as C arrays.
-report=src/report
+report=src/report/page
 scripts=$(sed -n "s/^ *\(input: \[\)*'/'/p" $report/meson.build |
     grep -o "[a-z]*\.js" | sed "s|^|$report/|" | paste -s -d : -)
 python3 tools/embed.py "$temp/report_page.c" \
@@ -15,8 +15,8 @@ python3 tools/embed.py "$temp/report_page.c" \
     "lhi_report_page_css=$report/report.css" \
     "lhi_report_page_js=$scripts" \
     lhi_report_page_wasm= \
-    "lhi_optical_page_html=src/optical/optical.html" \
-    "lhi_optical_page_css=$report/report.css:src/optical/optical.css"
+    "lhi_optical_page_html=src/network/optical/optical.html" \
+    "lhi_optical_page_css=$report/report.css:src/network/optical/optical.css"
 cc=${CC:-cc}
 # shellcheck disable=SC2046 # names without spaces
 $cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \

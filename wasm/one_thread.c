@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces base/team.c on platforms without threads: the caller runs all tasks,
- * as base/team.h specifies if no threads are available. */
-#include "base/team.h"
+/* Replaces base/thread_pool.c on platforms without threads: the caller runs all tasks,
+ * as base/thread_pool.h specifies if no threads are available. */
+#include "base/thread_pool.h"
 
 #include <stdlib.h>
 

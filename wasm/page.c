@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports the functions that a report page calls as WebAssembly
- * (src/report/whatif.js). Each returns a text owned by the page until
+ * (src/report/page/whatif.js). Each returns a text owned by the page until
  * page_free(): the requested JSON, or {"error": reason}. */
-#include "ask/ask.h"
-#include "pipe/file/numbers.h"
-#include "pipe/file/schedule_csv.h"
-#include "report/page_json.h"
+#include "report/whatif/whatif.h"
+#include "schedule/pipeline/file/serialize.h"
+#include "schedule/pipeline/file/schedule_csv.h"
+#include "report/page/page_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
-#include <longhaul/transport.h>
+#include <longhaul/network_model.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

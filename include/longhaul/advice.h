@@ -5,7 +5,7 @@
 #define LONGHAUL_ADVICE_H
 
 #include <longhaul/status.h>
-#include <longhaul/transport.h>
+#include <longhaul/network_model.h>
 
 #include <stdbool.h>
 #include <stddef.h>

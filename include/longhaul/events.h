@@ -11,7 +11,7 @@
 #define LONGHAUL_EVENTS_H
 
 #include <longhaul/pipeline.h>
-#include <longhaul/places.h>
+#include <longhaul/host_placement.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>

@@ -12,7 +12,7 @@
 #include <longhaul/pipeline.h>
 #include <longhaul/profile.h>
 #include <longhaul/status.h>
-#include <longhaul/transport.h>
+#include <longhaul/network_model.h>
 
 #include <stdbool.h>
 #include <stdint.h>

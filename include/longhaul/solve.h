@@ -3,7 +3,7 @@
  * permits (DESIGN section 5.1; CrossPipe section 4.1). Input: a pipeline and a
  * limit. Output: a schedule, a lower bound, and statistics per search engine.
  * Algorithms and proofs: docs/theory/optimal.md. Source overview:
- * src/solve/state/solver.h. */
+ * src/schedule/solver/state/solver.h. */
 #ifndef LONGHAUL_SOLVE_H
 #define LONGHAUL_SOLVE_H
 

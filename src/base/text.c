@@ -2,9 +2,9 @@
 #define _XOPEN_SOURCE 700
 #include "base/text.h"
 
-#include "base/inflow.h"
+#include "base/input_stream.h"
 
-#include "base/leftovers.h"
+#include "base/temp_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

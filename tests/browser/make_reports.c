@@ -6,7 +6,7 @@
 #include <longhaul/diagnose.h>
 #include <longhaul/methods.h>
 #include <longhaul/report.h>
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * numbers. What comes of either is a pipeline, or an error that says why. */
 #include "fuzz.h"
 
-#include "ask/ask.h"
-#include "pipe/file/numbers.h"
+#include "report/whatif/whatif.h"
+#include "schedule/pipeline/file/serialize.h"
 
 #include <string.h>
 

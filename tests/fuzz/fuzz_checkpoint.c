@@ -2,7 +2,7 @@
 /* Bytes: a checkpoint's state.json. */
 #include "fuzz.h"
 
-#include "train/train_own.h"
+#include "runtime/training/train_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include <longhaul/diagnose.h>
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes: a pipeline, a NUL, S.csv, and after another NUL S.links.csv. */
 #include "fuzz.h"
-#include "pipe/file/pipe_file.h"
+#include "schedule/pipeline/file/pipe_file.h"
 #include "run_schedule.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

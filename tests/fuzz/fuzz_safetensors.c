@@ -2,7 +2,7 @@
 /* Bytes: a safetensors file, in memory as far as its header goes. */
 #include "fuzz.h"
 
-#include "train/safetensors.h"
+#include "runtime/training/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

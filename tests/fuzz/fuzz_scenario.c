@@ -3,7 +3,7 @@
  * what must hold of every iteration checked by the simulation itself. */
 #include "fuzz.h"
 
-#include "optical/scenario.h"
+#include "network/optical/scenario.h"
 
 static bool is_small(const lh_scenario *s)
 {

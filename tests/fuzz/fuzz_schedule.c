@@ -2,7 +2,7 @@
 /* Bytes: S.csv, and after a NUL, if there is one, S.links.csv. Runs on small
  * pipelines with as many devices. */
 #include "fuzz.h"
-#include "pipe/file/pipe_file.h"
+#include "schedule/pipeline/file/pipe_file.h"
 #include "run_schedule.h"
 
 static lh_schedule *read_twice(const char *rows, size_t rows_len,

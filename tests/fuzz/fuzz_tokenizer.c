@@ -3,7 +3,7 @@
  * be below the vocabulary's size. */
 #include "fuzz.h"
 
-#include "dev/tokenizer.h"
+#include "runtime/device/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

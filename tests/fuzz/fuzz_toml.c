@@ -3,8 +3,8 @@
  * they stood. */
 #include "fuzz.h"
 
-#include "base/show.h"
-#include "doc/toml.h"
+#include "base/escape.h"
+#include "format/document/toml.h"
 
 static uint32_t lines_of(const uint8_t *data, size_t size)
 {

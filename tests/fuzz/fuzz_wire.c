@@ -6,12 +6,12 @@
 #include "base/bytes.h"
 #include "fuzz.h"
 
-#include "engine/messages.h"
-#include "engine/seats.h"
-#include "net/cards.h"
-#include "net/hello.h"
-#include "net/proto.h"
-#include "net/wire.h"
+#include "runtime/engine/control_messages.h"
+#include "runtime/engine/rank_assignment.h"
+#include "runtime/transport/address_exchange.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/protocol.h"
+#include "runtime/transport/wire_format.h"
 
 #include <sys/mman.h>
 

@@ -28,7 +28,7 @@ HOUSE = {
     "src/base/heap.h": header("LHI_HEAP_H", "int lhi_heap_least(void);\n"),
     "src/base/heap.c": '#include "base/heap.h"\n\n'
                        "int lhi_heap_least(void)\n{\n    return 1;\n}\n",
-    "src/plan/plan.c": '#include "base/heap.h"\n#include <longhaul/plan.h>\n\n'
+    "src/planner/plan.c": '#include "base/heap.h"\n#include <longhaul/plan.h>\n\n'
                        "struct lh_plan {\n    int n;\n};\n\n"
                        "static int fewest(void)\n{\n"
                        "    return lhi_heap_least();\n}\n\n"
@@ -82,13 +82,13 @@ finds(LAYERS, "an #include that is not allowed", ["src/base/heap.c:7", "plan"],
       {**more("src/base/heap.c", '#include "plan/ways.h"\n'),
        "src/plan/ways.h": header("LHI_WAYS_H")})
 finds(LAYERS, "a call that is not allowed, without an #include",
-      ["src/base/heap.c", "src/plan/plan.c", "lh_plan_make"],
+      ["src/base/heap.c", "src/planner/plan.c", "lh_plan_make"],
       more("src/base/heap.c", "int lh_plan_make(void);\n"
                               "int lhi_heap_most(void)\n{\n"
                               "    return lh_plan_make();\n}\n"))
 finds(LAYERS, "a room that has no row", ["src/attic", "layers.txt"],
       {"src/attic/box.c": "int lhi_box(void);\n"})
-finds(LAYERS, "a room in a room that has no row", ["src/plan/search"],
+finds(LAYERS, "a room in a room that has no row", ["src/planner/search"],
       {"src/plan/search/space.c": "int lhi_space(void);\n"})
 finds(LAYERS, "a permission that nobody uses", ["plan does not use cost"],
       {"tools/layers.txt": "base:\ncost: base\nplan: base cost\n",
@@ -129,7 +129,7 @@ finds(LAYERS, "the program with a header from elsewhere", ["cli/main.c", ".."],
 NAMES = "check-names.py"
 passes(NAMES, "a house", {})
 finds(NAMES, "two files of a name",
-      ["plan.c is the name of", "src/base/plan.c", "src/plan/plan.c"],
+      ["plan.c is the name of", "src/base/plan.c", "src/planner/plan.c"],
       {"src/base/plan.c": ""})
 finds(NAMES, "a file of the tests with the name of another",
       ["heap.c is the name of", "tests/unit/heap.c"],
@@ -179,7 +179,7 @@ passes(DUPLICATES, "punctuation and #include alone",
        {**more("src/base/heap.c", '#include "a.h"\n};\n' * 20),
         **more("cli/main.c", '#include "a.h"\n};\n' * 20)})
 passes(DUPLICATES, "presets",
-       {"src/spec/gpu.c": lines(12) + "other();\n" + lines(12)})
+       {"src/format/job/gpu.c": lines(12) + "other();\n" + lines(12)})
 
 # --- printing --------------------------------------------------------------------
 PRINTING = "check-printing.py"

@@ -11,7 +11,7 @@
 #define _GNU_SOURCE
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,8 +8,8 @@
  */
 #include "naive_llama.h"
 
-#include "train/safetensors.h"
-#include "train/train_own.h"
+#include "runtime/training/safetensors.h"
+#include "runtime/training/train_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

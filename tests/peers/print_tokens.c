@@ -3,7 +3,7 @@
  *
  *     print-tokens TOKENIZER.json TEXT */
 #include "base/text.h"
-#include "dev/tokenizer.h"
+#include "runtime/device/tokenizer.h"
 
 #include <stdio.h>
 

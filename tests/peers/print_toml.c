@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read of TOML, as JSON: for each file a line, {"value": ...} or
  * {"error": "..."}. Strings are strings, all else {"plain": "its text"}. */
-#include "doc/toml.h"
+#include "format/document/toml.h"
 
 #include "base/text.h"
 

@@ -126,7 +126,7 @@ def options_are_known(made):
 
 def options_are_theirs(known):
     """Names of the tables that options have."""
-    source = "".join((ROOT / "src/import" / name).read_text() for name in
+    source = "".join((ROOT / "src/interop/import" / name).read_text() for name in
                      ("torchtitan_own.h", "torchtitan_unread.c"))
     flat = " ".join(source.replace("\\\n", " ").split())
     names = (re.findall(r'X\(\w+, "([^"]+)", \w+, (\w+)\)', flat) +

@@ -6,7 +6,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "solve/model/words.h"
+#include "schedule/solver/model/machine_orders.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>

@@ -8,9 +8,9 @@
 #include "jobs.h"
 
 #include "base/random.h"
-#include "plan/elastic/elastic_bound.h"
-#include "plan/elastic/elastic_made.h"
-#include "plan/elastic/elastic_shape.h"
+#include "planner/elastic/bound.h"
+#include "planner/elastic/pipeline.h"
+#include "planner/elastic/shape_search.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/simulate.h>

@@ -6,7 +6,7 @@
  *     test_elastic_random [CASES [FIRST]]
  */
 #include "cases.h"
-#include "elastic/elastic_own.h"
+#include "schedule/elastic/elastic_internal.h"
 #include "random_pipeline.h"
 #include "test.h"
 

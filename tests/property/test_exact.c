@@ -3,8 +3,8 @@
  * one after the other. */
 #include "jobs.h"
 
-#include "plan/layout/partition.h"
-#include "plan/layout/space.h"
+#include "planner/layout/partition_search.h"
+#include "planner/layout/space.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>

@@ -10,7 +10,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "plan/search/floor.h"
+#include "planner/search/lower_bound.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

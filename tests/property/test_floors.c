@@ -6,7 +6,7 @@
 #include "jobs.h"
 
 #include "base/random.h"
-#include "plan/search/floor.h"
+#include "planner/search/lower_bound.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

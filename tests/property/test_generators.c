@@ -9,7 +9,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "sched/sched.h"
+#include "schedule/methods/sched.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>

@@ -12,9 +12,9 @@
 #include "hold_orders.h"
 #include "trains.h"
 
-#include "pipe/pipeline_own.h"
-#include "solve/improve/insert.h"
-#include "solve/model/mirror.h"
+#include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/solver/improve/insertion.h"
+#include "schedule/solver/model/mirror.h"
 
 #include <stdlib.h>
 

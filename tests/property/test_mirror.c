@@ -9,7 +9,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "solve/model/mirror.h"
+#include "schedule/solver/model/mirror.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "pipe/file/numbers.h"
+#include "schedule/pipeline/file/serialize.h"
 
 #include <string.h>
 

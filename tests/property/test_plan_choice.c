@@ -13,7 +13,7 @@
  * them, and nothing else is compared. */
 #include "choice_jobs.h"
 
-#include "plan/layout/alike.h"
+#include "planner/layout/equivalence.h"
 #include "sanitized.h"
 
 #include <time.h>

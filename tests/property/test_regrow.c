@@ -11,9 +11,9 @@
 #include "hold_orders.h"
 #include "trains.h"
 
-#include "pipe/pipeline_own.h"
-#include "solve/improve/fewer.h"
-#include "solve/improve/regrow.h"
+#include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/solver/improve/reduction.h"
+#include "schedule/solver/improve/destroy_repair.h"
 
 #include <stdlib.h>
 

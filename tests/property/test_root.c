@@ -9,7 +9,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "solve/search/search_own.h"
+#include "schedule/solver/search/search_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/solve.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 #include "test.h"
 
 #include "cases.h"
-#include "plan/layout/tried.h"
+#include "planner/layout/evaluation_cache.h"
 #include "random_pipeline.h"
-#include "sched/sched.h"
+#include "schedule/methods/sched.h"
 
 #include <ctype.h>
 #include <inttypes.h>

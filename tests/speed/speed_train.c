@@ -9,8 +9,8 @@
  * Then, by line on standard input: "step" (one step), "products", "save FILE"
  * (the weights now, as a checkpoint in that folder). */
 #define _POSIX_C_SOURCE 200809L
-#include "dev/cpu.h"
-#include "train/train.h"
+#include "runtime/device/cpu.h"
+#include "runtime/training/train.h"
 
 #include <stdio.h>
 #include <stdlib.h>

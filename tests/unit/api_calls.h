@@ -12,7 +12,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <longhaul/adapt.h>
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/certificate.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
@@ -27,7 +27,7 @@
 #include <longhaul/monitor.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 #include <longhaul/tradeoff.h>
 #include <stddef.h>
 #include <unistd.h>

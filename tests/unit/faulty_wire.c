@@ -5,8 +5,8 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "late_net.h"
-#include "net/sockets.h"
-#include "net/stream.h"
+#include "runtime/transport/sockets.h"
+#include "runtime/transport/stream.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,8 +7,8 @@
 #ifndef FAULTY_WIRE_H
 #define FAULTY_WIRE_H
 
-#include "net/net.h"
-#include "net/rails.h"
+#include "runtime/transport/transport.h"
+#include "runtime/transport/rails.h"
 
 enum { WIRE_MOST_RANKS = 8 };
 

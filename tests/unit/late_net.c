@@ -4,7 +4,7 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "net/net_own.h"
+#include "runtime/transport/transport_internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef LATE_NET_H
 #define LATE_NET_H
 
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 
 typedef struct late_net {
     uint64_t seed;

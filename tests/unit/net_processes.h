@@ -7,7 +7,7 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 #include "net_suite.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 #ifndef NET_SUITE_H
 #define NET_SUITE_H
 
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 
 typedef lh_status net_runner(uint32_t n, uint32_t n_links,
                              const lhi_net_link *links,

@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "net/group.h"
+#include "runtime/transport/group.h"
 
 #include <pthread.h>
 #include <stdlib.h>

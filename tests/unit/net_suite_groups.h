@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the conformance suite: groups of ranks (src/net/group.h). */
+/* Cases of the conformance suite: groups of ranks (src/runtime/transport/group.h). */
 #ifndef NET_SUITE_GROUPS_H
 #define NET_SUITE_GROUPS_H
 
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 
 lhi_rank_main net_groups_sum;       /* 4 ranks */
 lhi_rank_main net_groups_all_pairs; /* 4 */

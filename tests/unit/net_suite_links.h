@@ -3,7 +3,7 @@
 #ifndef NET_SUITE_LINKS_H
 #define NET_SUITE_LINKS_H
 
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 
 lhi_rank_main net_links_fifo;          /* 3 ranks, a link */
 lhi_rank_main net_links_shared_link;   /* 3, two links */

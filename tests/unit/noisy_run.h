@@ -6,7 +6,7 @@
 #define NOISY_RUN_H
 
 #include "base/random.h"
-#include "pipe/pipeline_own.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/monitor.h>
 

@@ -4,8 +4,8 @@
 #define SMALL_LLAMA_H
 
 #include "base/fail.h"
-#include "dev/data.h"
-#include "dev/dev.h"
+#include "runtime/device/data.h"
+#include "runtime/device/device.h"
 #include "test.h"
 
 #include <stdlib.h>

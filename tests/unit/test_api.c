@@ -6,7 +6,7 @@
 #include "api_calls.h"
 
 #include <longhaul/layers.h>
-#include <longhaul/places.h>
+#include <longhaul/host_placement.h>
 
 /* --- the structs ---------------------------------------------------------- */
 

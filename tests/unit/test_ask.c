@@ -4,8 +4,8 @@
 #include "fail_alloc.h"
 #include "test.h"
 
-#include "ask/ask.h"
-#include "pipe/file/numbers.h"
+#include "report/whatif/whatif.h"
+#include "schedule/pipeline/file/serialize.h"
 
 #include <longhaul/methods.h>
 

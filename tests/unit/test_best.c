@@ -2,7 +2,7 @@
 /* Schedules by name, and the best of all. */
 #include "test.h"
 
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/pipeline.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/certificate.h>
 #include <longhaul/check.h>
 #include <longhaul/tradeoff.h>

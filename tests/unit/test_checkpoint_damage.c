@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "train_team.h"
 
-#include "engine/resume.h"
+#include "runtime/engine/resume.h"
 
 #include <fcntl.h>
 #include <jansson.h>

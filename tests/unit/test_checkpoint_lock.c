@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "fail_call.h"
 
-#include "train/train.h"
+#include "runtime/training/train.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
  * times that ScaleAcross Explorer's two models come to. */
 #include "test_cost.h"
 
-#include <longhaul/transport.h>
+#include <longhaul/network_model.h>
 
 /* dense-17B and MoE-40B: the paper says width, layers and degrees; the rest
  * follows from its parameter counts. Ungated matrices would be two, these are

@@ -6,8 +6,8 @@
 #include "naive_llama.h"
 #include "small_llama.h"
 
-#include "dev/blas.h"
-#include "dev/cpu.h"
+#include "runtime/device/blas.h"
+#include "runtime/device/cpu.h"
 
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows of text and token files; words and merges of the tokenizer. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
-#include "dev/data.h"
-#include "dev/tokenizer.h"
+#include "runtime/device/data.h"
+#include "runtime/device/tokenizer.h"
 
 #include "test.h"
 

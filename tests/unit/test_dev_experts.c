@@ -6,7 +6,7 @@
 #include "moe_models.h"
 #include "small_llama.h"
 
-#include "net/net.h"
+#include "runtime/transport/transport.h"
 
 enum { MOST = 8, NEAR_NS = 200 };
 

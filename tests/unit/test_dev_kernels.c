@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each instruction set gives the same bits, at any alignment and length; and
  * they are the right numbers. */
-#include "dev/cpu_kernels.h"
+#include "runtime/device/cpu_kernels.h"
 
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Documents: what is read, and every refusal with file, line and key. */
-#include "doc/doc.h"
+#include "format/document/tree.h"
 
 #include "test.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic pipelines: worked cases of the closed forms, the planner, the order
  * of passes and the event run. */
-#include "elastic/elastic_own.h"
+#include "schedule/elastic/elastic_internal.h"
 #include "test.h"
 
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/elastic.h>
 #include <longhaul/methods.h>

@@ -4,9 +4,9 @@
 #include "jobs.h"
 
 #include "base/random.h"
-#include "plan/elastic/elastic_layout.h"
-#include "plan/layout/relinked.h"
-#include "plan/layout/shares.h"
+#include "planner/elastic/layout_search.h"
+#include "planner/layout/link_override.h"
+#include "planner/layout/elastic_shares.h"
 
 #include <longhaul/cost.h>
 #include <longhaul/elastic.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Execution plans: what a schedule is lowered to, and that no plan which
  * passes the proof can stop. */
-#include "engine/exec.h"
-#include "engine/measure.h"
+#include "runtime/engine/execution_plan.h"
+#include "runtime/engine/measure.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"

@@ -5,7 +5,7 @@
  * begin late by any time, so that dates follow from each other alone. */
 #include "virtual_time.h"
 #include "dated_messages.h"
-#include "engine/exec.h"
+#include "runtime/engine/execution_plan.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"

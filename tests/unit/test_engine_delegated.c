@@ -4,7 +4,7 @@
  * says; plans that would stop are refused. */
 #include "virtual_time.h"
 #include "dated_messages.h"
-#include "engine/exec.h"
+#include "runtime/engine/execution_plan.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"

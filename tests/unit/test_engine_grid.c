@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks there are, and which compute together: against counting. */
-#include "engine/grid.h"
+#include "runtime/engine/process_grid.h"
 #include "test.h"
 
 #include <string.h>

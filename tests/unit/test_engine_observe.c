@@ -4,7 +4,7 @@
 #include "virtual_time.h"
 #include "test.h"
 
-#include "engine/observe.h"
+#include "runtime/engine/observer.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "virtual_time.h"
 #include "dated_messages.h"
-#include "engine/exec.h"
+#include "runtime/engine/execution_plan.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"

@@ -2,7 +2,7 @@
 /* What ranks have seen of an iteration, put together for a monitor. What they
  * would see is taken from the simulator. */
 #include "virtual_time.h"
-#include "engine/sight.h"
+#include "runtime/engine/iteration_observation.h"
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"

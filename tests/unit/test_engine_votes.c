@@ -3,7 +3,7 @@
  * against, broken messages, commands out of order. */
 #define _GNU_SOURCE
 #include "virtual_time.h"
-#include "engine/steps.h"
+#include "runtime/engine/job.h"
 #include "scripted_switches.h"
 
 #include <pthread.h>

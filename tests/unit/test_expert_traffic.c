@@ -3,7 +3,7 @@
  * share a layer's experts, gradients where both hold the same ones. */
 #include "jobs.h"
 
-#include "plan/layout/traffic.h"
+#include "planner/layout/traffic.h"
 
 enum { LAYERS = 4, HIDDEN = 1024, SEQUENCE = 1024, BATCH = 24, REPLICAS = 6 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of keys: what they write reads back, each refusal names its key, and
  * any allocation may fail. */
-#include "doc/fields.h"
+#include "format/document/schema.h"
 
 #include "fail_alloc.h"
 #include "test.h"

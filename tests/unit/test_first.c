@@ -5,7 +5,7 @@
 #include "test.h"
 
 #include "base/random.h"
-#include "solve/model/first.h"
+#include "schedule/solver/model/earliest_machine.h"
 
 enum { MOST = 70 };
 

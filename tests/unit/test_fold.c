@@ -5,8 +5,8 @@
 #include "test_cost.h"
 
 #include "base/random.h"
-#include "cost/fold.h"
-#include "cost/shape.h"
+#include "model/group_layout.h"
+#include "model/shape.h"
 
 #include <math.h>
 

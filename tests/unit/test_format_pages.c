@@ -2,12 +2,12 @@
 /* The pages of the formats name the keys that the tables of the code name: each
  * key of a table stands in its page as `key`, and what the page's examples and
  * the first columns of its tables name is a key. */
-#include "diagnose/rank_map.h"
-#include "pipe/file/pipe_file.h"
-#include "plan/file/plan_file.h"
-#include "proof/proof.h"
-#include "spec/spec.h"
-#include "trace/trace_keys.h"
+#include "report/diagnosis/rank_map.h"
+#include "schedule/pipeline/file/pipe_file.h"
+#include "planner/file/plan_file.h"
+#include "schedule/certificate/certificate.h"
+#include "format/job/parse.h"
+#include "report/trace/trace_keys.h"
 
 #include "test.h"
 

@@ -5,10 +5,10 @@
 
 #include "base/json_input.h"
 #include "base/text.h"
-#include "dev/tokenizer.h"
-#include "doc/doc.h"
-#include "pipe/schedule_own.h"
-#include "train/safetensors.h"
+#include "runtime/device/tokenizer.h"
+#include "format/document/tree.h"
+#include "schedule/pipeline/schedule_internal.h"
+#include "runtime/training/safetensors.h"
 
 #include <stddef.h>
 #include <stdlib.h>

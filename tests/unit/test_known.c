@@ -4,12 +4,12 @@
  * afterwards, and not worked out again. */
 #include "jobs.h"
 
-#include "plan/layout/alike.h"
-#include "plan/layout/choice.h"
-#include "plan/layout/reuse.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/build_cache.h"
 
-#include "cost/cost_links.h"
-#include "pipe/pipeline_own.h"
+#include "model/paths.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/job.h>
 #include <stdio.h>

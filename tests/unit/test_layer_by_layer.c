@@ -5,8 +5,8 @@
 #include "test_cost.h"
 
 #include "base/random.h"
-#include "cost/cost_links.h"
-#include "cost/sharding.h"
+#include "model/paths.h"
+#include "model/sharding.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>

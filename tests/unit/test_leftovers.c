@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 
-#include "base/leftovers.h"
+#include "base/temp_file.h"
 #include "base/process.h"
 
 #include <longhaul/status.h>

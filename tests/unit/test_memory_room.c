@@ -6,8 +6,8 @@
 #include "small_llama.h"
 #include "tiny_model.h"
 
-#include "base/memory_room.h"
-#include "dev/blas.h"
+#include "base/available_memory.h"
+#include "runtime/device/blas.h"
 
 #include <math.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A monitor on measurements of which all is known. */
-#include "monitor/gauge.h"
+#include "resilience/monitor/drift_detector.h"
 #include "noisy_run.h"
 #include "test.h"
 #include "uniform.h"

@@ -3,9 +3,9 @@
  * bounds were found before, near to others. */
 #include "jobs.h"
 
-#include "plan/layout/alike.h"
-#include "plan/layout/choice.h"
-#include "plan/search/nearby.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/choice.h"
+#include "planner/search/neighbourhood.h"
 
 #include <longhaul/plan.h>
 

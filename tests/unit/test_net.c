@@ -7,8 +7,8 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "net/emulated_links.h"
-#include "net/net_own.h"
+#include "runtime/transport/emulated_links.h"
+#include "runtime/transport/transport_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
  * to its result, and no rank holds more files for strangers than it says. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "net/guests.h"
-#include "net/hello.h"
+#include "runtime/transport/pending_connections.h"
+#include "runtime/transport/handshake.h"
 #include "net_processes.h"
 #include "test.h"
 

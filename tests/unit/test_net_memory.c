@@ -2,9 +2,9 @@
 /* Each allocation of a transport fails in turn. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "net/net.h"
-#include "net/stream.h"
-#include "net/wire.h"
+#include "runtime/transport/transport.h"
+#include "runtime/transport/stream.h"
+#include "runtime/transport/wire_format.h"
 #include "test.h"
 
 #include "fail_alloc.h"

@@ -5,11 +5,11 @@
 #define _GNU_SOURCE
 #include "virtual_time.h"
 #include "base/realtime.h"
-#include "net/hello.h"
-#include "net/rails.h"
-#include "net/seal.h"
-#include "net/sockets.h"
-#include "net/wire.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/rails.h"
+#include "runtime/transport/frame_mac.h"
+#include "runtime/transport/sockets.h"
+#include "runtime/transport/wire_format.h"
 #include "net_conform.h"
 #include "net_processes.h"
 

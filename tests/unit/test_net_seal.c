@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "test.h"
 
-#include "net/stream.h"
-#include "net/wire.h"
+#include "runtime/transport/stream.h"
+#include "runtime/transport/wire_format.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>

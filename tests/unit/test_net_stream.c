@@ -6,9 +6,9 @@
 #include "test.h"
 
 #include "base/realtime.h"
-#include "net/outgoing.h"
-#include "net/proto.h"
-#include "net/stream.h"
+#include "runtime/transport/outgoing_frame.h"
+#include "runtime/transport/protocol.h"
+#include "runtime/transport/stream.h"
 
 #include <pthread.h>
 #include <stdlib.h>

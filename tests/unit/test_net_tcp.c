@@ -3,8 +3,8 @@
  * that can go wrong before and after they have. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "net/hello.h"
-#include "net/wire.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/wire_format.h"
 #include "net_conform.h"
 #include "net_processes.h"
 

@@ -4,7 +4,7 @@
  * missing. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "net/hello.h"
+#include "runtime/transport/handshake.h"
 #include "net_conform.h"
 #include "net_processes.h"
 

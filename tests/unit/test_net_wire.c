@@ -4,11 +4,11 @@
 #include "test.h"
 
 #include "base/bytes.h"
-#include "engine/messages.h"
-#include "net/cards.h"
-#include "net/hello.h"
-#include "net/net.h"
-#include "net/wire.h"
+#include "runtime/engine/control_messages.h"
+#include "runtime/transport/address_exchange.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/transport.h"
+#include "runtime/transport/wire_format.h"
 
 #include <math.h>
 #include <stdlib.h>

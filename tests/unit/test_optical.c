@@ -2,8 +2,8 @@
 /* The optical simulation on cases worked by hand and to the nanosecond. */
 #include "test.h"
 
-#include "optical/optical_place.h"
-#include "optical/traffic_run.h"
+#include "network/optical/device_placement.h"
+#include "network/optical/simulation.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

@@ -2,7 +2,7 @@
 /* Topologies and scenarios: what is read, what is refused and why. */
 #include "jobs.h"
 
-#include "optical/scenario.h"
+#include "network/optical/scenario.h"
 
 #include <longhaul/cost.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers over chunks: how many ways there are, the best of all ways by
  * enumeration, and searches that ask for fewer. */
-#include "plan/layout/partition.h"
+#include "planner/layout/partition_search.h"
 #include "test.h"
 
 #include <longhaul/methods.h>

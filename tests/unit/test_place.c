@@ -3,8 +3,8 @@
  * to, and what is sent between datacenters. */
 #include "jobs.h"
 
-#include "plan/layout/layout.h"
-#include "plan/layout/traffic.h"
+#include "planner/layout/layout.h"
+#include "planner/layout/traffic.h"
 
 #include <longhaul/plan.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts that exchange their places. */
-#include "places/places_own.h"
+#include "resilience/placement/placement_internal.h"
 #include "test.h"
 #include "uniform.h"
 
 #include <longhaul/methods.h>
-#include <longhaul/places.h>
+#include <longhaul/host_placement.h>
 
 enum { MS = 1000000, MOST_HOSTS = 16 };
 

@@ -3,7 +3,7 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/layout/layout.h"
+#include "planner/layout/layout.h"
 
 #include <longhaul/check.h>
 #include <longhaul/methods.h>

@@ -3,8 +3,8 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/elastic/elastic_layout.h"
-#include "plan/search/elastic_search.h"
+#include "planner/elastic/layout_search.h"
+#include "planner/search/elastic_search.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>

@@ -4,11 +4,11 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/layout/alike.h"
-#include "plan/layout/space.h"
-#include "plan/search/candidate.h"
-#include "plan/search/front.h"
-#include "plan/search/money.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/space.h"
+#include "planner/search/candidate.h"
+#include "planner/search/pareto_front.h"
+#include "planner/search/cost.h"
 
 #include <longhaul/check.h>
 #include <longhaul/methods.h>

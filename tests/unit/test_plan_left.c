@@ -3,8 +3,8 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/layout/choice.h"
-#include "plan/search/plan_search.h"
+#include "planner/layout/choice.h"
+#include "planner/search/plan_search.h"
 
 #include <longhaul/plan.h>
 #include <math.h>

@@ -5,9 +5,9 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/explain/whatif.h"
-#include "plan/layout/alike.h"
-#include "plan/layout/relinked.h"
+#include "planner/explain/whatif.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/link_override.h"
 
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>

@@ -3,8 +3,8 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/elastic/elastic_layout.h"
-#include "plan/search/money.h"
+#include "planner/elastic/layout_search.h"
+#include "planner/search/cost.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/plan.h>

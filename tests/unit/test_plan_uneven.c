@@ -4,8 +4,8 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include "plan/layout/choice.h"
-#include "plan/layout/uneven.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/layer_partition.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>

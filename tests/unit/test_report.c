@@ -4,8 +4,8 @@
 #include "small_trace.h"
 #include "test.h"
 
-#include "base/amount.h"
-#include "report/parts.h"
+#include "base/format_units.h"
+#include "report/page/report_internal.h"
 
 #include <stdlib.h>
 

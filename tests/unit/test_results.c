@@ -7,7 +7,7 @@
 #include "uniform.h"
 
 #include <longhaul/methods.h>
-#include <longhaul/results.h>
+#include <longhaul/json_output.h>
 
 #include <jansson.h>
 #include <stdlib.h>

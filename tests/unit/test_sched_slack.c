@@ -4,7 +4,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include "sched/slack.h"
+#include "schedule/methods/slack.h"
 
 #include <longhaul/check.h>
 #include <longhaul/methods.h>

@@ -2,7 +2,7 @@
 /* State shared by all replicas, or by those of a datacenter. */
 #include "test_cost.h"
 
-#include <longhaul/transport.h>
+#include <longhaul/network_model.h>
 
 /* Sixteen replicas of a layer of Llama 3 70B over eight GPUs each, half of
  * them in each datacenter: 64 GPUs send at once over 400 GB/s. */

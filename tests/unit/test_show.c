@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/random.h"
-#include "base/show.h"
+#include "base/escape.h"
 
 #include <jansson.h>
 #include <string.h>

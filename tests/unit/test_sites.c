@@ -2,8 +2,8 @@
 /* Which placements are found: against all there are, counted one by one. */
 #include "jobs.h"
 
-#include "plan/layout/alike.h"
-#include "plan/layout/sites.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/site_search.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

@@ -3,8 +3,8 @@
  * time the answer is LH_ENOMEM with nothing leaked. */
 #include "jobs.h"
 
-#include "plan/layout/sites.h"
-#include "plan/layout/traffic.h"
+#include "planner/layout/site_search.h"
+#include "planner/layout/traffic.h"
 
 #include "fail_alloc.h"
 

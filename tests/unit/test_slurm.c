@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks take from the environment that srun gives them. */
 #define _GNU_SOURCE
-#include "net/slurm.h"
+#include "runtime/transport/slurm.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search learns and what it holds true at the root, against a schedule
  * that meets its deadline: nothing may exclude it. */
-#include "solve/search/search_own.h"
+#include "schedule/solver/search/search_internal.h"
 #include "solve_check.h"
 
-#include "solve/bound/shave.h"
+#include "schedule/solver/bound/shaving.h"
 
 static uint32_t n_clauses, n_root, n_fixed;
 

@@ -3,7 +3,7 @@
  * does which task, and an end in time. To be run with ThreadSanitizer too. */
 #include "solve_same.h"
 
-#include "solve/model/budget.h"
+#include "schedule/solver/model/budget.h"
 
 static void same(uniform u, uint64_t effort, size_t memory)
 {

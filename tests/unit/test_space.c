@@ -4,7 +4,7 @@
  * the ranks of a stage. */
 #include "jobs.h"
 
-#include "plan/layout/space.h"
+#include "planner/layout/space.h"
 
 #include <stdlib.h>
 #include <string.h>

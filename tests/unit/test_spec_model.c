@@ -4,8 +4,8 @@
 
 #include "test.h"
 
-#include "doc/doc.h"
-#include "spec/spec.h"
+#include "format/document/tree.h"
+#include "format/job/parse.h"
 
 #define SOURCE_ROOT TEST_DATA "/../.."
 

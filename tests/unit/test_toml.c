@@ -2,7 +2,7 @@
 /* TOML 1.0: each paragraph of https://toml.io/en/v1.0.0, what it allows and
  * what it forbids. tests/peers/test_toml.py holds random texts against Python's
  * tomllib. */
-#include "doc/toml.h"
+#include "format/document/toml.h"
 
 #include "base/text.h"
 

@@ -4,9 +4,9 @@
 #define _GNU_SOURCE /* mkstemp, mkdtemp */
 #include "small_llama.h"
 
-#include "dev/tokenizer.h"
+#include "runtime/device/tokenizer.h"
 #include "fail_alloc.h"
-#include "train/train.h"
+#include "runtime/training/train.h"
 
 static char text_path[64], folder[] = "/tmp/lh-oom-XXXXXX";
 static lh_model model;

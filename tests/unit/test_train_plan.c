@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training a plan: what of the plan is run, and how a run compares with it. */
 #define _POSIX_C_SOURCE 200809L
-#include "engine/plan/group_links.h"
+#include "runtime/engine/plan/group_links.h"
 #include "jobs.h"
-#include "plan/layout/layout.h"
+#include "planner/layout/layout.h"
 #include "plans.h"
 #include "training_text.h"
 

@@ -2,7 +2,7 @@
 /* Messages and collectives over long links, against numbers worked by hand. */
 #include "test.h"
 
-#include <longhaul/transport.h>
+#include <longhaul/network_model.h>
 
 #define CHECK_DIGITS(got, want, digits)                                        \
     CHECK_MSG(fabs((got) - (want)) <= 0.5 * pow(10, -(digits)),                \

@@ -4,7 +4,7 @@
 #include "jobs.h"
 #include "test_spec.h"
 
-#include "plan/layout/traffic.h"
+#include "planner/layout/traffic.h"
 
 #include <longhaul/cost.h>
 #include <longhaul/plan.h>

@@ -6,7 +6,7 @@
 
 #include "small_llama.h"
 
-#include "train/train.h"
+#include "runtime/training/train.h"
 
 /* Replicas of a pipeline. */
 typedef struct team {

@@ -13,7 +13,7 @@
 #include <longhaul/adapt.h>
 #include <longhaul/advice.h>
 #include <longhaul/analysis.h>
-#include <longhaul/best.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
@@ -27,7 +27,7 @@
 #include <longhaul/layers.h>
 #include <longhaul/monitor.h>
 #include <longhaul/optical.h>
-#include <longhaul/places.h>
+#include <longhaul/host_placement.h>
 #include <longhaul/plan.h>
 #include <longhaul/tradeoff.h>
 

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Computes figures of ScaleAcross Explorer (2026) from jobs. Values are ratios
+ * of iteration times; keys match bench/data/scaleacross/findings.csv. */
+#include "scaleacross.h"
+
+#include <longhaul/network_model.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Default oversubscription and latency. Section 2.1: "in the range of ~1:3 to
+ * 1:8", at the lower end. */
+static const double default_oversubscription = 3;
+static const double default_latency_us = 50;
+
+/* Output callback and its context. */
+typedef struct value_sink {
+    across_add_value add;
+    void *to;
+} value_sink;
+
+static void add(const value_sink *a, double value, const char *figure,
+                const char *what, double at)
+{
+    char key[64];
+
+    if (at > 0)
+        snprintf(key, sizeof key, "%s %s %g", figure, what, at);
+    else
+        snprintf(key, sizeof key, "%s %s", figure, what);
+    a->add(a->to, key, value);
+}
+
+static double seconds(const workload *w, const topology *on, outer outermost,
+                      double over, double latency_us)
+{
+    crossing c = {
+        .outermost = outermost, .oversubscription = over, .latency_us = latency_us};
+
+    return across_seconds(w, on, &c, "dorapp");
+}
+
+/* Returns the slowdown from 1000 us latency when rings span all GPUs. */
+static double flat_ring_growth(const workload *w, const topology *on,
+                          outer outermost)
+{
+    crossing c = {.outermost = outermost,
+                  .oversubscription = default_oversubscription,
+                  .latency_us = default_latency_us,
+                  .flat_rings = true};
+    double near = across_seconds(w, on, &c, "dorapp");
+
+    c.latency_us = 1000;
+    return across_seconds(w, on, &c, "dorapp") / near;
+}
+
+/* Returns the iteration time with pipeline outermost divided by the time with
+ * data outermost. */
+static double pipeline_to_data_ratio(const workload *w, const topology *on,
+                               double over, double latency_us)
+{
+    return seconds(w, on, PIPELINE_OUT, over, latency_us) /
+           seconds(w, on, DATA_OUT, over, latency_us);
+}
+
+/* ---- testbeds: figures 4, 5, 7, 8, 15, 16 ---- */
+
+static void add_dense(const value_sink *a)
+{
+    static const double overs[] = {1, 4, 8, 16};
+    static const uint32_t batches[] = {2, 11, 22};
+    workload w = across_dense_17b(44);
+
+    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
+        add(a, pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us), "4",
+            "1:", overs[i]);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        w = across_dense_17b(batches[i]);
+        add(a, pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "5", "microbatches",
+            batches[i]);
+    }
+}
+
+/* Adds table 2's mixture-of-experts rows. */
+static void add_experts(const value_sink *a)
+{
+    static const double overs[] = {4.0 / 3, 8, 16};
+    workload w = across_moe_40b(128, 4), few = across_moe_40b(16, 4);
+    double many = 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us);
+
+    add(a, many * pipeline_to_data_ratio(&few, NULL, 16, default_latency_us), "7",
+        "128 by 16 experts", 0);
+    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
+        add(a, 1 / pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us), "8",
+            "1:", round(overs[i]));
+    w = across_moe_40b_narrow(128, 4);
+    add(a, 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "8", "16 bits 1:", 16);
+}
+
+static void add_sharding(const value_sink *a)
+{
+    static const double overs[] = {1, 16};
+    static const char *const kinds[] = {"hybrid-leaders", "hybrid"};
+    workload w = across_dense_17b(44), halved = w;
+
+    halved.microbatch_size /= 2; /* "smaller micro-batch size" */
+    halved.microbatches *= 2;
+    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
+        crossing c = {.oversubscription = overs[i], .latency_us = default_latency_us};
+        double full = across_seconds(&w, NULL, &c, "dorapp");
+
+        for (int k = 0; k < 2; k++) {
+            c.sharding = kinds[k];
+            add(a, full / across_seconds(&halved, NULL, &c, "dorapp"), "15",
+                kinds[k], overs[i]);
+        }
+    }
+}
+
+static void add_schedules(const value_sink *a)
+{
+    static const double overs[] = {1, 8, 16};
+    workload w = across_dense_17b(44);
+
+    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
+        crossing c = {.outermost = PIPELINE_OUT,
+                      .oversubscription = overs[i],
+                      .latency_us = default_latency_us};
+
+        add(a,
+            across_seconds(&w, NULL, &c, "interleaved-zbv") /
+                across_seconds(&w, NULL, &c, "dorapp"),
+            "16", "1:", overs[i]);
+    }
+}
+
+/* ---- 8192 GPUs: figures 9 and 10 ---- */
+
+/* Iteration-time growth from fourfold oversubscription and from 1000 us
+ * latency. */
+typedef struct expansion {
+    double over[2], latency[2]; /* indexed by `outer` */
+} growth;
+
+/* Computes the growth of an iteration under both outermost parallelisms. */
+static growth growth_of(const workload *w, const topology *on)
+{
+    growth g;
+
+    for (int out = 0; out < 2; out++) {
+        double base = seconds(w, on, (outer)out, default_oversubscription, default_latency_us);
+
+        g.over[out] = seconds(w, on, (outer)out, 4 * default_oversubscription, default_latency_us) / base;
+        g.latency[out] = seconds(w, on, (outer)out, default_oversubscription, 1000) / base;
+    }
+    return g;
+}
+
+static void add_8k(const value_sink *a, const char *figure, uint32_t pipeline)
+{
+    workload dense = across_8k(0, pipeline), many = across_8k(128, pipeline);
+    growth d = growth_of(&dense, NULL), m = growth_of(&many, NULL);
+
+    add(a, m.over[DATA_OUT] / m.over[PIPELINE_OUT], figure,
+        "128 experts growth DP by PP", 0);
+    add(a, m.over[PIPELINE_OUT], figure, "128 experts PP 4x", 0);
+    add(a, d.over[PIPELINE_OUT] / d.over[DATA_OUT], figure,
+        "dense growth PP by DP", 0);
+    if (pipeline > 2) {
+        add(a, d.latency[PIPELINE_OUT] / m.latency[PIPELINE_OUT], figure,
+            "latency PP dense by 128 experts", 0);
+        return;
+    }
+    add(a, d.latency[DATA_OUT] / d.latency[PIPELINE_OUT], figure,
+        "latency dense DP by PP", 0);
+    add(a, m.latency[DATA_OUT] / m.latency[PIPELINE_OUT], figure,
+        "latency 128 experts DP by PP", 0);
+    add(a,
+        flat_ring_growth(&dense, NULL, DATA_OUT) /
+            flat_ring_growth(&dense, NULL, PIPELINE_OUT),
+        figure, "latency flat dense DP by PP", 0);
+    add(a,
+        flat_ring_growth(&many, NULL, DATA_OUT) /
+            flat_ring_growth(&many, NULL, PIPELINE_OUT),
+        figure, "latency flat 128 experts DP by PP", 0);
+    add(a, 2.0 * dense.chunks, figure, "collectives", 0);
+}
+
+/* ---- 100,000 GPUs: figures 6, 11 to 14, 18 to 21 ---- */
+
+static void add_100k(const value_sink *a)
+{
+    static const char *const compared[][3] = {
+        /* topology, reference topology, figure */
+        {"A2", "A1", "11"},
+        {"A3", "A1", "11"},
+        {"B3", "B2", "11"},
+        {"A4", "A1", "13"},
+        {"B4", "B1", "13"},
+    };
+    const topology *on = across_topology("A1");
+    workload w = across_100k(on);
+    growth g = growth_of(&w, on);
+
+    for (double times = 1; times <= 4; times *= 2)
+        add(a, pipeline_to_data_ratio(&w, on, times * default_oversubscription, default_latency_us), "6", "times",
+            times);
+    add(a, g.over[PIPELINE_OUT] / g.over[DATA_OUT], "11", "A1 growth PP by DP",
+        0);
+    add(a, g.latency[DATA_OUT], "12", "A1 DP 1000 us", 0);
+    add(a, flat_ring_growth(&w, on, DATA_OUT), "12", "A1 DP flat 1000 us", 0);
+    add(a, g.latency[PIPELINE_OUT], "12", "A1 PP 1000 us", 0);
+    for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
+        const topology *one = across_topology(compared[i][0]);
+        const topology *other = across_topology(compared[i][1]);
+        workload x = across_100k(one), y = across_100k(other);
+        growth p = growth_of(&x, one), q = growth_of(&y, other);
+        bool buildings = strcmp(compared[i][2], "13") == 0;
+        char what[40];
+
+        snprintf(what, sizeof what, "PP %s by %s", compared[i][0],
+                 compared[i][1]);
+        add(a, p.over[PIPELINE_OUT] / q.over[PIPELINE_OUT],
+            buildings ? "13" : "11", what, 0);
+        add(a, p.latency[PIPELINE_OUT] / q.latency[PIPELINE_OUT],
+            buildings ? "14" : "12", what, 0);
+    }
+}
+
+static void add_loss(const value_sink *a)
+{
+    const topology *on = across_topology("A1");
+    workload w = across_100k(on);
+
+    for (int out = 0; out < 2; out++) {
+        crossing c = {.outermost = (outer)out,
+                      .oversubscription = default_oversubscription,
+                      .latency_us = default_latency_us,
+                      .link_keys = "loss: 2.0e-4, recovery: go-back-n"};
+        double near = across_seconds(&w, on, &c, "dorapp");
+
+        c.latency_us = 1000;
+        add(a, across_seconds(&w, on, &c, "dorapp") / near, "18",
+            out == DATA_OUT ? "DP 1000 us" : "PP 1000 us", 0);
+    }
+}
+
+/* Compares chunks of one layer with a partition of one chunk less per device (a
+ * sixth fewer), where one chunk per device has two layers. */
+static void add_uneven(const value_sink *a)
+{
+    const topology *on = across_topology("A1");
+    workload even = across_100k(on), uneven = even;
+
+    uneven.chunks--;
+    uneven.two_layer_chunks = uneven.pipeline;
+    for (int far = 0; far < 2; far++) {
+        crossing c = {.outermost = PIPELINE_OUT,
+                      .oversubscription = default_oversubscription,
+                      .latency_us = default_latency_us,
+                      .last_building_us = far ? 2000 : 0};
+
+        add(a,
+            across_seconds(&even, on, &c, "dorapp") /
+                across_seconds(&uneven, on, &c, "dorapp"),
+            "19", "us", far ? 2000 : 50);
+    }
+}
+
+static double seconds_with_link_keys(const char *ends, double over, double latency_us)
+{
+    const topology *on = across_topology("A1");
+    workload w = across_100k(on);
+    crossing c = {.outermost = DATA_OUT,
+                  .oversubscription = over,
+                  .latency_us = latency_us,
+                  .link_keys = ends};
+
+    return across_seconds(&w, on, &c, "dorapp");
+}
+
+/* Returns the iteration time where links of a building have one path per 400
+ * Gb/s (packet spraying). */
+static void add_spraying(const value_sink *a)
+{
+    static const char *const ecmp[] = {
+        "load_balancing: ecmp, queue_pairs: 1, paths: 25600",
+        "load_balancing: ecmp, queue_pairs: 4, paths: 25600"};
+    static const char *const spray[] = {"load_balancing: spray, queue_pairs: 1",
+                                        "load_balancing: spray, queue_pairs: "
+                                        "4"};
+
+    for (int far = 0; far < 2; far++)
+        for (int four = 0; four < 2; four++) {
+            double us = far ? 1000 : default_latency_us;
+
+            add(a,
+                seconds_with_link_keys(spray[four], default_oversubscription, us) /
+                    seconds_with_link_keys(ecmp[four], default_oversubscription, us),
+                "20", four ? "4 pairs us" : "1 pair us", us);
+        }
+}
+
+static void add_congestion(const value_sink *a)
+{
+    static const double at[] = {50, 100, 1000};
+
+    for (int eight = 0; eight < 2; eight++)
+        for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+            double over = (eight ? 8 : 4) * default_oversubscription;
+
+            add(a,
+                seconds_with_link_keys("congestion_control: on", over, at[i]) /
+                    seconds_with_link_keys("congestion_control: off", over, at[i]),
+                "21", eight ? "8x us" : "4x us", at[i]);
+        }
+}
+
+/* ---- collectives alone: figure 17 ---- */
+
+/* Returns the duration of a collective over sixteen GPUs in two clusters at
+ * distance `km`, 400 Gb/s per GPU. */
+static double collective_ns(bool all_reduce, double bytes, double km)
+{
+    lh_flow flow = {50e9, 5000 * km, 0};
+
+    return all_reduce ? 2 * lh_ring_ns(LH_RING_PIPELINED, 16, bytes, &flow, 0)
+                      : lh_message_ns(LH_RECOVERY_ANY, bytes, &flow);
+}
+
+static void add_collectives(const value_sink *a)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        double at[3];
+
+        for (int i = 0; i < 3; i++)
+            at[i] = collective_ns(kind, 16e6, 250 * i);
+        add(a, (at[2] - at[1]) / (at[1] - at[0]), "17",
+            kind ? "all-reduce linear" : "send linear", 0);
+    }
+    add(a, collective_ns(true, 2e9, 100) / collective_ns(false, 2e9, 100), "17",
+        "all-reduce by send", 0);
+}
+
+void across_figures(across_add_value how, void *to)
+{
+    const value_sink a = {how, to};
+
+    add_dense(&a);
+    add_experts(&a);
+    add_8k(&a, "9", 16);
+    add_8k(&a, "10", 2);
+    add_100k(&a);
+    add_sharding(&a);
+    add_schedules(&a);
+    add_collectives(&a);
+    add_loss(&a);
+    add_uneven(&a);
+    add_spraying(&a);
+    add_congestion(&a);
+}

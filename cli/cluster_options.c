@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster_options.h"
+
+#include "values.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST = 1 << 24 };
+
+lh_status cli_check_preset(cli *c, const char *option, const char *name,
+                           bool is_known, const char *const *names)
+{
+    char all[400] = "";
+    if (is_known)
+        return LH_OK;
+    for (uint32_t i = 0; names[i]; i++) {
+        size_t len = strlen(all);
+        snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = cli_find_similar_word(name, names);
+    if (near)
+        return cli_usage(c,
+                         "--%s: there is no '%.60s'; did you mean %s? There "
+                         "are %s",
+                         option, name, near, all);
+    return cli_usage(c, "--%s: there is no '%.60s'; there are %s", option, name,
+                     all);
+}
+
+/* Copies the i-th comma-separated part into `part`; false: none. */
+static bool find_part(const char *list, uint32_t i, char part[64])
+{
+    for (; i > 0; i--) {
+        list = strchr(list, ',');
+        if (!list)
+            return false;
+        list++;
+    }
+    const size_t len = strcspn(list, ",");
+    snprintf(part, 64, "%.*s", (int)(len < 64 ? len : 63), list);
+    return true;
+}
+
+/* Returns site i's part of a list with one part for all sites, or one per site.
+ */
+static lh_status site_part(cli *c, uint32_t sites, const char *option,
+                         const char *list, uint32_t i, char part[64])
+{
+    uint32_t n = 1;
+    for (const char *at = list; (at = strchr(at, ',')); at++)
+        n++;
+    if (n > 1 && n != sites)
+        return cli_usage(c,
+                         "--%s: %" PRIu32 " values for %" PRIu32
+                         " site%s; give one, or one for each of --sites",
+                         option, n, sites, sites > 1 ? "s" : "");
+    find_part(list, n > 1 ? i : 0, part);
+    return LH_OK;
+}
+
+static lh_status site_count(cli *c, uint32_t sites, const char *option,
+                          const char *list, uint32_t i, uint32_t *out)
+{
+    char part[64];
+    uint64_t count;
+    if (!list)
+        return LH_OK;
+    CLI_TRY(site_part(c, sites, option, list, i, part));
+    if (!cli_parse_count(part, 1, MOST, &count))
+        return cli_usage(c, "--%s: '%s' is not a whole number from 1 to %d",
+                         option, part, MOST);
+    *out = (uint32_t)count;
+    return LH_OK;
+}
+
+lh_status cli_check_links(cli *c, const cli_cluster_options *m)
+{
+    if (m->sites > 1 ||
+        (!cli_is_given(c, "latency-ms") && !cli_is_given(c, "link-gbps")))
+        return LH_OK;
+    return cli_usage(c,
+                     "--%s does nothing with one site; it is for --sites 2 "
+                     "and more",
+                     cli_is_given(c, "latency-ms") ? "latency-ms" : "link-gbps");
+}
+
+lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
+                            lh_draft_site sites[LH_MAX_DATACENTERS],
+                            lh_draft_options *out)
+{
+    for (uint32_t i = 0; i < m->sites; i++) {
+        char part[64];
+        CLI_TRY(site_part(c, m->sites, "gpu", m->gpu, i, part));
+        const lh_gpu *gpu = lh_gpu_preset(part);
+        CLI_TRY(
+            cli_check_preset(c, "gpu", part, gpu != NULL, lh_gpu_presets()));
+        sites[i].gpu = gpu->name;
+        CLI_TRY(site_count(c, m->sites, "nodes", m->nodes, i, &sites[i].nodes));
+        CLI_TRY(site_count(c, m->sites, "gpus-per-node", m->gpus_per_node, i,
+                         &sites[i].gpus_per_node));
+    }
+    out->n_sites = m->sites;
+    out->sites = sites;
+    out->gbps = m->link_gbps;
+    out->latency_ns = llround(m->latency_ms * 1e6);
+    return LH_OK;
+}
+
+const char *cli_output_folder(const cli *c, char *folder, size_t room)
+{
+    const char *file = c->common.output;
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (!slash || (size_t)(slash - file) >= room)
+        return ".";
+    snprintf(folder, room, "%.*s", (int)(slash == file ? 1 : slash - file),
+             file);
+    return folder;
+}
+
+lh_status cli_check_not_existing(cli *c, bool force)
+{
+    struct stat info;
+    const char *file = c->common.output;
+    if (!file) {
+        return force ? cli_usage(c, "--force is for -o FILE") : LH_OK;
+    }
+    if (force || stat(file, &info) != 0 || !S_ISREG(info.st_mode))
+        return LH_OK;
+    return cli_error(c, LH_EIO,
+                     "%s is there already; name another file, or write over "
+                     "it with --force",
+                     file);
+}

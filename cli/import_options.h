@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Imports another program's configuration as a job, for import and plan --from.
+ */
+#ifndef CLI_IMPORT_OPTIONS_H
+#define CLI_IMPORT_OPTIONS_H
+
+#include "cluster_options.h"
+
+#include <longhaul/import.h>
+
+/* Source of an import. */
+typedef struct cli_import_options {
+    uint32_t from; /* lh_import_source */
+    const char *cluster, *model, *schedule;
+} cli_import_options;
+
+/* Option rows; `settings` has a cli_import_options named `source`, and a
+ * cli_cluster_options. */
+#define CLI_SOURCE_ROWS(settings, says)                                        \
+    {.name = "from",                                                           \
+     .type = CLI_CHOICE,                                                       \
+     .at = offsetof(settings, source.from),                                    \
+     .arg = "PROGRAM",                                                         \
+     .choice_name = cli_import_source_name,                                           \
+     .help = says},                                                            \
+        {.name = "cluster",                                                    \
+         .letter = 'c',                                                        \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, source.cluster),                             \
+         .arg = "JOB",                                                         \
+         .example_argument = "job.yaml",                                                   \
+         .help = "--from: the machines are those of this job, in place of "    \
+                 "--gpu, --sites, --nodes and links.",                         \
+         .words = CLI_WORDS_FILES},                                            \
+        {.name = "model",                                                      \
+         .letter = 'm',                                                        \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, source.model),                               \
+         .arg = "NAME|FILE",                                                   \
+         .example_argument = "llama3-8b",                                                  \
+         .help = "--from torchtitan: the model, in place of the one that it "  \
+                 "has by name: a preset, a config.json of Hugging Face, or a " \
+                 "job, whose model it is.",                                    \
+         .words = CLI_WORDS_MODELS},                                           \
+        {.name = "schedule",                                                   \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, source.schedule),                            \
+         .arg = "METHOD",                                                      \
+         .example_argument = "zb-h1",                                                      \
+         .help = "--from torchtitan: what made the order of passes that a "    \
+                 "pipeline_parallel_schedule_csv holds; auto: the fastest.",   \
+         .words = CLI_WORDS_METHODS},                                          \
+        CLI_CLUSTER_ROWS(settings)
+
+/* Returns the name of the i-th lh_import_source; NULL after the last. */
+const char *cli_import_source_name(uint32_t i);
+/* Returns a given option that applies only to imports, without dashes; NULL:
+ * none. */
+const char *cli_given_import_option(const cli *c);
+/* Imports the operand: a file, "-", or an argument list. Prints deviations in
+ * the costing to standard error. Release with lh_import_free(). */
+lh_status cli_import(cli *c, const char *operand, const cli_import_options *source,
+                     const cli_cluster_options *machines, const char *folder,
+                     lh_import **out);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measurement_files.h"
+
+#include <longhaul/job.h>
+#include <longhaul/profile.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint32_t slowest_replica(const lh_recording *recording)
+{
+    uint32_t slowest = 0;
+    for (uint32_t i = 1; i < lh_recording_n_replicas(recording); i++)
+        if (lh_recording_passes_ns(recording, i) >
+            lh_recording_passes_ns(recording, slowest))
+            slowest = i;
+    return slowest;
+}
+
+static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_pipeline_format(p, &text, &len, &c->err));
+    return cli_write_text(c, path, text, len);
+}
+
+/* --- profile ------------------------------------------------------------ */
+
+/* Checks that the job fixes the layout that the pass durations depend on. */
+static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
+{
+    const lh_layout *l = &job->layout;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } needed[] = {{"tensor", l->tensor},
+                  {"context", l->context},
+                  {"expert", l->expert},
+                  {"pipeline", l->pipeline},
+                  {"chunks_per_device", l->chunks_per_device},
+                  {"micro_batch", l->micro_batch}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (needed[i].value == 0)
+            return cli_error(c, LH_EINPUT,
+                             "%s: does not give layout.%s, so that nobody "
+                             "knows what was measured; give what the recorded "
+                             "job had",
+                             job->name, needed[i].key);
+    if ((uint64_t)l->pipeline * l->chunks_per_device != lh_pipeline_n_chunks(p))
+        return cli_error(c, LH_EINPUT,
+                         "%s: its layout has %" PRIu32 " x %" PRIu32
+                         " chunks (pipeline x chunks_per_device) and the "
+                         "recording %" PRIu32
+                         "; give what the recorded job had",
+                         job->name, l->pipeline, l->chunks_per_device,
+                         lh_pipeline_n_chunks(p));
+    return LH_OK;
+}
+
+static void fill_entries(const lh_job *job, const lh_pipeline *p,
+                         lh_profile_entry *entries)
+{
+    const lh_layout *l = &job->layout;
+    uint32_t n = lh_pipeline_n_chunks(p);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_chunk *chunk = lh_pipeline_chunk(p, i);
+        entries[i] = (lh_profile_entry){
+            .kind = LH_PROFILE_CHUNK,
+            .tensor = l->tensor,
+            .context = l->context,
+            .expert = l->expert,
+            .micro_batch = l->micro_batch,
+            .sequence = job->training.sequence,
+            .recompute = (uint32_t)job->training.recompute,
+            .no_sequence_parallel =
+                l->tensor > 1 && job->framework.no_sequence_parallel,
+            .chunk = i,
+            .n_chunks = n,
+            .layers = l->n_chunk_layers == n ? l->chunk_layers[i] : 0,
+            .communication = true,
+            .f_ns = chunk->f_ns,
+            .d_ns = chunk->d_ns,
+            .w_ns = chunk->w_ns,
+            .activation_bytes = LH_NOT_MEASURED,
+            .static_bytes = LH_NOT_MEASURED};
+    }
+}
+
+static lh_status format_profile(cli *c, const lh_job *job,
+                                const lh_diagnosis *d, int64_t passes_ns,
+                                const lh_pipeline *p, char **text, size_t *len)
+{
+    char source[160];
+    uint32_t n = lh_pipeline_n_chunks(p);
+    int64_t rest_ns = (int64_t)d->measured_ns - passes_ns;
+    lh_profile_entry *entries = calloc(n, sizeof *entries);
+    if (!entries)
+        return cli_no_memory(c);
+    fill_entries(job, p, entries);
+    snprintf(source, sizeof source,
+             "a recording of the running job, means over %" PRIu32
+             " steps of the replica whose passes took longest",
+             d->n_steps);
+    const lh_profile profile = {.name = "",
+                                .model = job->model->name,
+                                .source = source,
+                                .n_entries = n,
+                                .entries = entries,
+                                .iteration_ns = rest_ns > 0 ? rest_ns : 0};
+    lh_status status = lh_profile_format(&profile, text, len, &c->err);
+    free(entries);
+    return status;
+}
+
+static lh_status write_profile(cli *c, const cli_measurement_files *files,
+                               const lh_diagnosis *d, int64_t passes_ns,
+                               const lh_pipeline *p)
+{
+    lh_job *job = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_job_read(files->job, &job, &c->err));
+    lh_status status = check_job(c, job, p);
+    if (status == LH_OK)
+        status = format_profile(c, job, d, passes_ns, p, &text, &len);
+    lh_job_free(job);
+    CLI_TRY(status);
+    return cli_write_text(c, files->profile, text, len);
+}
+
+lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
+                             const lh_recording *recording,
+                             const lh_diagnosis *diagnosis)
+{
+    lh_pipeline *p = NULL;
+    uint32_t replica = slowest_replica(recording);
+    if (!files->pipeline && !files->profile)
+        return LH_OK;
+    CLI_TRY(lh_recording_linked_pipeline(recording, replica, &p, &c->err));
+    lh_status status = LH_OK;
+    if (files->pipeline)
+        status = write_pipeline(c, p, files->pipeline);
+    if (status == LH_OK && files->profile)
+        status = write_profile(c, files, diagnosis,
+                               lh_recording_passes_ns(recording, replica), p);
+    lh_pipeline_free(p);
+    return status;
+}

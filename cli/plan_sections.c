@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prints the compared plans and the search statistics. */
+#include "plan_whatif.h"
+#include "plan_screen.h"
+#include "view.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { LAYOUT = 240, METHOD = 64 };
+
+/* Adds a row for a choice, and a note with its reason for losing. */
+static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
+                       bool with_layout, const char *why)
+{
+    const bool drawn = p->robust != NULL;
+    char time[CLI_TIME_TEXT], mean[CLI_TIME_TEXT] = "-";
+    char p95[CLI_TIME_TEXT] = "-", method[METHOD];
+    char layout[LAYOUT] = "";
+    if (x->jitter) {
+        cli_plan_time(p, x->jitter->mean_ns, mean);
+        cli_plan_time(p, (double)x->jitter->p95_ns, p95);
+    }
+    snprintf(method, sizeof method, "%s %s",
+             x->layout.schedule ? x->layout.schedule : "any schedule",
+             lh_placement_name(x->placement));
+    if (with_layout)
+        cli_layout_text(x, layout, sizeof layout);
+    cli_plan_time(p, (double)x->iteration_ns, time);
+    const char *plain[] = {time, method, layout};
+    const char *varied[] = {time, mean, p95, method, layout};
+    cli_table_row(t, drawn ? 5 : 3, drawn ? varied : plain);
+    if (*why)
+        cli_table_note(t, why);
+}
+
+static void add_heading(cli_table *t, bool drawn)
+{
+    static const char *const plain[] = {"#iteration", "schedule", "layout"};
+    static const char *const varied[] = {"#iteration", "#mean with jitter",
+                                         "#95th percentile", "schedule",
+                                         "layout"};
+    cli_table_row(t, drawn ? 5 : 3, drawn ? varied : plain);
+}
+
+/* Checks whether a method was evaluated with other chunks than the plan's. */
+static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
+{
+    return x->layout.chunks_per_device != best->layout.chunks_per_device ||
+           x->recompute != best->recompute;
+}
+
+/* Lists the methods that do not fit, once each, in one line; the plan file has
+ * the excess. */
+static void print_too_large(cli *c, const lh_plan *p)
+{
+    char names[1000] = "";
+    size_t len = 0;
+    for (uint32_t i = 0; i < p->n_methods; i++) {
+        const char *name = p->methods[i].layout.schedule;
+        bool again = p->methods[i].status != LH_CHOICE_MEMORY;
+        for (uint32_t k = 0; k < p->n_methods && !again; k++)
+            again = strcmp(p->methods[k].layout.schedule, name) == 0 &&
+                    (k < i || p->methods[k].status == LH_CHOICE_OK);
+        if (!again && len < sizeof names)
+            len += (size_t)snprintf(names + len, sizeof names - len, "%s%s",
+                                    len ? ", " : "", name);
+    }
+    if (len)
+        cli_wrap(c, "  too large", 0, "%s", names);
+}
+
+/* Returns the index of the plan's schedule: the first, unless the plan follows
+ * the published method and others are faster. */
+static uint32_t find_chosen(const lh_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].iteration_ns == p->best.iteration_ns)
+            return i;
+    return 0;
+}
+
+void cli_plan_schedules(cli *c, const lh_plan *p)
+{
+    cli_table t = {0};
+    uint32_t chosen = find_chosen(p);
+    cli_print(c, "\nSchedules on this layout\n");
+    add_heading(&t, p->robust != NULL);
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].status == LH_CHOICE_OK)
+            add_choice(&t, p, &p->methods[i], has_other_chunks(&p->methods[i], &p->best),
+                       i == chosen ? "chosen" : p->methods[i].why);
+    cli_table_print(c, "", &t);
+    print_too_large(c, p);
+}
+
+/* Prints the layers per chunk if they are not as even as possible. */
+static void print_layers(cli *c, const lh_choice *b)
+{
+    enum { MOST = 4096 };
+    const uint32_t n = b->layout.pipeline * b->layout.chunks_per_device;
+    char text[MOST + 40];
+    size_t len = 0;
+    if (!b->chunk_layers)
+        return;
+    for (uint32_t i = 0; i < n && len < MOST; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%" PRIu32,
+                                i ? " " : "", b->chunk_layers[i]);
+    cli_print(c, "\n");
+    cli_wrap(c, "layers", 0, "%s%s in the chunks", text,
+             len < MOST ? "" : " ...");
+}
+
+void cli_plan_layouts(cli *c, const lh_plan *p)
+{
+    char sites[CLI_SITES_TEXT];
+    cli_table t = {0};
+    print_layers(c, &p->best);
+    if (p->best.layout.sites)
+        cli_wrap(
+            c, "sites", 0, "%s",
+            cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites));
+    cli_print(c, "\nOther layouts\n");
+    add_heading(&t, p->robust != NULL);
+    for (uint32_t i = 0; i < p->n_alternatives; i++) {
+        add_choice(&t, p, &p->alternatives[i], true, p->alternatives[i].why);
+        cli_note_sites(&t, p, &p->alternatives[i], &p->best);
+    }
+    cli_table_print(c, "", &t);
+}
+
+/* Formats "109382 by work, 48195 by layers". */
+static void print_pruned(cli *c, const lh_plan *p)
+{
+    char text[600];
+    size_t len = 0;
+    for (uint32_t i = 0; i < p->n_pruned && len < sizeof text; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                "%s%" PRIu64 " by %s", len ? ", " : "",
+                                p->pruned[i].n, p->pruned[i].bound);
+    if (len)
+        cli_wrap(c, "  ruled out", 0, "%s", text);
+}
+
+void cli_plan_search(cli *c, const lh_plan *p)
+{
+    const double gap = lh_plan_gap(p);
+    cli_print(c, "\nSearch\n");
+    cli_wrap(c, "  why", 0, "%s", p->best.why);
+    cli_wrap(c, "  layouts", 0,
+             "%" PRIu32 ", of which %" PRIu32 " do not fit in memory, %" PRIu32
+             " are ruled out by a bound, %" PRIu32
+             " were simulated and %" PRIu32 " were not looked at",
+             p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
+             p->n_unexplored);
+    if (p->n_elastic_unexplored)
+        cli_wrap(c, "", 0,
+                 "elastic plans on %" PRIu32 " of them were not looked at",
+                 p->n_elastic_unexplored);
+    if (gap < 0)
+        return;
+    print_pruned(c, p);
+    if (p->objective == LH_PLAN_CHEAPEST && lh_plan_cost_gap(p) < 0)
+        return; /* the bound refers to time, and cheap plans are slow */
+    if (p->objective == LH_PLAN_CHEAPEST)
+        cli_wrap(c, "  proven", 0,
+                 "no layout and schedule is more than %.1f %% cheaper",
+                 100 * lh_plan_cost_gap(p));
+    else if (gap > 0)
+        cli_wrap(c, "  proven", 0,
+                 "no layout and schedule is more than %.1f %% faster",
+                 100 * gap);
+    else
+        cli_wrap(c, "  proven", 0, "no layout and schedule is faster");
+}

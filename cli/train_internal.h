@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Declares the parts of the train command:
+ *
+ * - cmd_train.c: options
+ * - train_run.c: the run
+ * - train_switches.c: schedule switches
+ * - train_migrations.c: migration to other ranks or chunks
+ * - train_data_paths.c: data paths of messages
+ * - train_events.c: events that make elements slow
+ * - train_adapt.c: reports of the adaptive run
+ * - train_output.c: results
+ * - train_memory.c: memory per rank */
+#ifndef CLI_TRAIN_INTERNAL_H
+#define CLI_TRAIN_INTERNAL_H
+
+#include "event_timeline_view.h"
+#include "data_paths.h"
+#include "view.h"
+
+#include <longhaul/engine.h>
+
+enum { TRAIN_INPROC, TRAIN_LOCAL, TRAIN_UCX, TRAIN_TCP }; /* --transport */
+enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };              /* --ranks */
+enum { TRAIN_MEMORY_REPORT, TRAIN_MEMORY_ENFORCE };       /* --memory */
+enum { TRAIN_MOST_RAILS = 8 };
+
+extern const char *const train_devices[], *const train_transports[];
+
+/* Settings of the train command. */
+typedef struct train_settings {
+    const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
+        *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
+        *places_at;
+    int64_t staging_ns, moving_ns;
+    uint32_t device, transport, ranks, replicas, steps, sub_blocks, buffers,
+        message_bytes, speed, memory;
+    bool realtime, emulate_links, real_links, insecure, adapt;
+    cli_model model;
+    const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to;
+    uint64_t warmup;
+    double rate, min_rate, weight_decay, clip, validation;
+    bool delayed_update;
+    uint32_t format, checkpoint_every, keep, validate_every;
+} train_settings;
+
+/* Runs the command. */
+lh_status train_run(cli *c);
+
+/* --rails: its parts, and the text that contains them, released with free(). */
+typedef struct train_rails {
+    char *text;
+    const char *parts[TRAIN_MOST_RAILS];
+    uint32_t n;
+} train_rails;
+
+/* Schedule switch of --schedule-at. */
+typedef struct train_change {
+    uint64_t step;
+    cli_view view; /* its schedule and method */
+} train_change;
+
+/* Migrations of --layers-at and --places-at: one entry, and all by step. */
+typedef struct train_migration {
+    uint64_t step;
+    uint32_t n, *numbers; /* chunks, or places */
+} train_migration;
+
+/* All migrations of one kind, by step. */
+typedef struct train_migrations {
+    train_migration *all;
+    uint32_t n, n_proposed; /* all; passed on so far */
+    uint32_t n_applied;    /* last one applied by the run; 0: none */
+} train_migrations;
+
+/* All schedule switches, events and migrations of a run. */
+typedef struct train_changes {
+    train_change *all; /* by step */
+    uint32_t n;
+    char *text; /* text that contains the names */
+    /* State during the run, on rank 0. */
+    uint32_t n_proposed;
+    lh_reschedule given;
+    const char *current; /* name of the current schedule */
+    json_t *pending_log;        /* to be written to the log, or NULL */
+    lh_event_timeline *event_timeline;   /* --events; NULL: none */
+    lh_host_placement *placement;   /* --replicas, for the events; else NULL */
+    const char *path;    /* data path: cli_data_path_name() */
+    cli_paths paths;     /* during the run, or at its end */
+    cli_model end;       /* data paths at the end */
+    train_rails rails;
+    /* Migrations. */
+    train_migrations layers, hosts;
+    uint32_t *first_layers; /* per chunk; NULL: unknown, or a chunk has none */
+    uint64_t n_layers;
+    uint32_t *transfer_vias;   /* of `given`, as in lh_reschedule */
+    lh_layers *layer_rules; /* for layer migration; else NULL */
+    int64_t host_ns;  /* sending a host's state; 0: unknown */
+    int64_t layer_ns; /* sending a layer; 0: unknown */
+    char why[64];     /* reason for `given` */
+    json_t *pending_migrations;    /* to be written to the log, or NULL */
+    /* --adapt */
+    const cli_view *initial_view;       /* initial schedule */
+    char name[256];              /* storage of `current` */
+    json_t *pending_events, *pending_decisions; /* to be written to the log, or NULL */
+} train_changes;
+
+/* Reads the changes for the view's pipeline and checks them on the executed
+ * one. Zero-initialise; train_changes_fini() is valid at any time. */
+lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
+/* Checks the changes on the executed pipeline. */
+lh_status train_changes_check(cli *c, const cli_view *v,
+                              const lh_exec_options *exec,
+                              const train_changes *changes);
+/* Returns the --sub-blocks of the run's first schedule: all, unless its method
+ * does not split passes and a later schedule's does. */
+uint32_t train_first_sub_blocks(const train_settings *s);
+/* Returns the changes effective from `step`; NULL: none. */
+const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
+/* Returns the schedule of the last iteration; NULL: the initial one. */
+const train_change *train_changes_find_last(const train_changes *changes,
+                                       const lh_train_result *r);
+/* Releases the changes. */
+void train_changes_fini(train_changes *changes);
+
+/* --- --layers-at, --places-at ------------------------------------------- */
+
+/* Reads the migrations for the view's pipeline, for which `changes` was read.
+ */
+lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
+                           train_changes *changes);
+/* Releases the migrations. */
+void train_migrations_fini(train_changes *changes);
+/* Sets the migrations effective from `step` in *out, with their durations;
+ * returns whether there are any. A rejected migration is not proposed again. */
+bool train_migrations_get(train_changes *changes, uint64_t step, lh_reschedule *out);
+/* Marks the last proposed migration as applied. */
+void train_migrations_mark_applied(train_changes *changes);
+/* Returns JSON null for NULL; NULL: no memory. */
+json_t *train_migration_json(const lh_migration *moved);
+/* Prints a migration. */
+void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
+/* Adds a table of the migrations and their durations, if any. */
+lh_status train_migrations_report(cli *c, const lh_train_result *r,
+                             lh_report *report);
+/* Builds the pipeline at a step, in a state of the event timeline, with the
+ * migrations so far: *out, to be released; NULL: equal to `quiet`, the run's.
+ */
+lh_status train_pipeline_at(cli *c, const train_changes *changes,
+                            const lh_pipeline *quiet, const lh_train_result *r,
+                            uint64_t step, uint32_t state, lh_pipeline **out);
+
+/* Returns the number of schedules in `changes` that the run had switched to by
+ * iteration `step`; the last one was active. */
+uint32_t train_changes_count_applied(const train_changes *changes,
+                                const lh_train_result *r, uint64_t step);
+/* Returns the same for the last iteration. A run may end within the first
+ * iteration of a new schedule, which it then does not report. */
+uint32_t train_changes_count_final(const train_changes *changes,
+                              const lh_train_result *r);
+uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
+
+/* Reads the file of --events for the executed pipeline, then stored in *own. */
+lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
+                            lh_pipeline **own);
+/* Simulates each iteration under its events into *out (free with free()) and
+ * sets the result's predictions to their medians. NULL if there are no events.
+ */
+lh_status train_events_predict(cli *c, const cli_view *v,
+                               const train_changes *changes, lh_train_result *r,
+                               int64_t **out);
+
+/* --- --memory --- */
+
+/* Returns the predicted and actual memory per rank as an array, empty if
+ * nothing is trained. NULL: no memory. */
+json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r);
+/* Prints the memory per rank. */
+void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
+
+/* --- --path --- */
+
+/* Set the data paths in `model`: first before a schedule is built for the
+ * view's pipeline, which is replaced by the one with message copies; then for
+ * the executed pipeline, where `model` has the default paths. */
+lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
+/* Sets the data paths of the executed pipeline. */
+lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
+                           train_changes *changes);
+/* Sets the final paths of an adaptive run; links are the result's. */
+lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
+                          train_changes *changes);
+/* Returns the path's display name: direct if sends share a queue with the
+ * passes. */
+const char *train_path_name(cli *c, lh_data_path path);
+/* Copies the paths to the options of a run. */
+void train_paths_set(cli *c, const train_changes *changes,
+                     lh_exec_options *exec);
+/* Builds the pipeline with message copies: *out, to be released, or NULL if
+ * there are none. */
+lh_status train_paths_add_copies(cli *c, const train_changes *changes,
+                            const lh_pipeline *pipeline, lh_pipeline **out);
+/* Simulates an iteration with its data paths. */
+lh_status train_makespan(cli *c, const train_changes *changes,
+                         const lh_pipeline *pipeline,
+                         const lh_schedule *schedule, int64_t *out);
+/* Simulates the view's schedule with its data paths. */
+lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
+
+/* --- --adapt --- */
+
+/* Returns the display name of a schedule that a run has switched to. */
+const char *train_schedule_name(const cli_view *began, const char *to);
+/* Returns the display name of the last iteration's schedule. */
+const char *train_last_schedule_name(const cli_view *began, const lh_train_result *r);
+/* Adds a notice to one of two arrays. */
+bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
+                      json_t *noticed, json_t *decisions);
+/* Stores a notice for the log; train_notices_log() adds the stored ones to a
+ * line. */
+void train_changes_notice(cli *c, train_changes *changes, const lh_adapt_event *n);
+/* Adds the stored notices to a log line. */
+void train_notices_log(train_changes *changes, json_t *line);
+/* Output all notices of a run: as JSON keys, as lines, or into a report. */
+lh_status train_notices_json(cli *c, const cli_view *began,
+                             const lh_train_result *r, json_t *to);
+/* Prints all notices. */
+void train_notices_print(cli *c, const lh_train_result *r);
+/* Adds all notices to a report. */
+lh_status train_notices_report(cli *c, const lh_train_result *r,
+                               lh_report *report);
+/* With events: restricts the result's prediction and times to the final
+ * iterations with the same schedule and events. */
+lh_status train_adapt_predict(cli *c, const cli_view *v,
+                              const train_changes *changes, lh_train_result *r);
+
+/* Returns the median; sorts `ns` in place; n > 0. */
+int64_t train_median(int64_t *ns, uint32_t n);
+
+/* Properties of one iteration for --log and --json. */
+typedef struct train_iteration_context {
+    const char *schedule; /* active schedule */
+    const char *path;
+    const lh_event_timeline *event_timeline;
+    int64_t predicted_ns; /* under its events; 0: unknown */
+} train_iteration_context;
+
+/* Returns the tokens per second of an iteration. */
+double train_tokens_per_s(const lh_iteration *it);
+/* Returns an iteration as JSON. */
+json_t *train_iteration_json(const lh_iteration *it, const train_iteration_context *at);
+/* Returns JSON. `from`: the previous schedule; `path`: data path,
+ * cli_data_path_name(); takes ownership of `moved`. */
+json_t *train_switch_json(const lh_switch *what, const char *from,
+                          const char *path, json_t *moved);
+
+/* --log, open during the run. */
+typedef struct train_log {
+    int fd;
+    const char *path;
+    bool *failed; /* shared by all processes, as the first rank, which writes,
+                   * may be another one. NULL: no log */
+    void (*old_pipe)(int); /* previous SIGPIPE handler */
+} train_log;
+
+/* Opens the log. */
+lh_status train_log_open(cli *c, const char *path, train_log *out);
+/* Appends an iteration. After a failed write, reports the error once and stops
+ * writing. */
+void train_log_add(train_log *log, const lh_iteration *it,
+                   train_changes *changes);
+/* Closes the log. Returns false after a failed write, which was reported. */
+bool train_log_close(train_log *log);
+
+/* Writes and prints the requested output; does nothing if another process does.
+ * `plan`: NULL for a pipeline. `last`: the final schedule and events,
+ * simulated. `predicted_ns`: per iteration, NULL without events. */
+lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
+                            const lh_plan *plan, const train_changes *changes,
+                            const int64_t *predicted_ns,
+                            const lh_train_result *r);
+
+#endif

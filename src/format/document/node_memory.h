@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for a document's nodes during parsing: nodes allocated in arrays,
+ * texts packed, short texts deduplicated, all within a limit. */
+#ifndef LHI_NODE_MEMORY_H
+#define LHI_NODE_MEMORY_H
+
+#include "format/document/tree.h"
+
+enum { LHI_KNOWN_TEXTS = 512 };
+
+/* Unused memory, the limit, and the table of known texts. */
+typedef struct lhi_node_memory {
+    lhi_arena *mem;
+    size_t max_bytes; /* limit for the arena */
+    bool is_full;      /* the last request exceeded the limit */
+    lhi_node *nodes;   /* n_nodes unused nodes */
+    uint32_t n_nodes;
+    char *texts; /* n_texts unused bytes */
+    size_t n_texts;
+    const char *known[LHI_KNOWN_TEXTS]; /* by hash; the latest of each */
+} lhi_node_memory;
+
+/* Initialises the memory for a text with `len` bytes; `m` must be zeroed. */
+void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len);
+
+/* Allocates a zeroed node; returns NULL if `is_full` or if allocation fails. */
+lhi_node *lhi_node_new(lhi_node_memory *m);
+/* Allocates zeroed memory for a struct that begins with a node; NULL as above.
+ */
+void *lhi_node_alloc_bytes(lhi_node_memory *m, size_t size);
+/* Copies a text; equal short texts share a copy. NULL as above. */
+const char *lhi_node_copy_text(lhi_node_memory *m, const char *text, size_t len);
+
+#endif

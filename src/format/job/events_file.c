@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing and formatting event files. */
+#include "format/job/parse.h"
+
+#include <longhaul/events.h>
+
+#define MOST_STEP INT64_C(1000000000000)
+#define MOST_TIMES 1e6
+
+/* --- amounts: an added time, or "x4" -------------------------------------- */
+
+static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
+                             double *times, lh_error *err)
+{
+    lhi_node number = *node;
+    number.text++;
+    number.quoted = false;
+    LHI_TRY(lhi_node_get_rounded_number(r->doc, &number, 1, MOST_TIMES, times, err));
+    if (*times > 1)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "x1 changes nothing; give more than 1");
+}
+
+static bool is_factor(const lhi_node *node)
+{
+    return node->kind == LHI_SCALAR && node->text[0] == 'x';
+}
+
+static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
+                             int64_t *more_ns, double *times, lh_error *err)
+{
+    if (is_factor(node))
+        return read_factor(r, node, times, err);
+    LHI_TRY(lhi_node_get_time(r->doc, node, r->unit_ns, more_ns, err));
+    if (*more_ns > 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "0 changes nothing; give a time, which is added to the "
+                        "link's own, or a factor, as x4");
+}
+
+static json_t *write_amount(int64_t more_ns, double times)
+{
+    if (times > 1)
+        return json_sprintf("x%.15g", times);
+    return more_ns > 0 ? json_integer(more_ns) : json_null();
+}
+
+static lh_status read_latency(const lhi_read_context *r, const lhi_node *node,
+                              void *owner, lh_error *err)
+{
+    lh_event *e = owner;
+    return read_amount(r, node, &e->latency_ns, &e->latency_factor, err);
+}
+
+static json_t *write_latency(const void *owner, const void *context)
+{
+    const lh_event *e = owner;
+    (void)context;
+    return write_amount(e->latency_ns, e->latency_factor);
+}
+
+static lh_status read_transfer(const lhi_read_context *r, const lhi_node *node,
+                               void *owner, lh_error *err)
+{
+    lh_event *e = owner;
+    return read_amount(r, node, &e->transfer_ns, &e->transfer_factor, err);
+}
+
+static json_t *write_transfer(const void *owner, const void *context)
+{
+    const lh_event *e = owner;
+    (void)context;
+    return write_amount(e->transfer_ns, e->transfer_factor);
+}
+
+static lh_status read_slower(const lhi_read_context *r, const lhi_node *node,
+                             void *owner, lh_error *err)
+{
+    lh_event *e = owner;
+    if (is_factor(node))
+        return read_factor(r, node, &e->slowdown, err);
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "must be a factor, as x4");
+}
+
+static json_t *write_slower(const void *owner, const void *context)
+{
+    (void)context;
+    return write_amount(0, ((const lh_event *)owner)->slowdown);
+}
+
+/* --- an event --------------------------------------------------------------
+ */
+
+static void start_event(const lhi_read_context *r, void *it)
+{
+    lh_event *e = it;
+    (void)r;
+    e->latency_factor = e->transfer_factor = e->slowdown = 1;
+}
+
+/* The keys that a kind of event requires and rejects. */
+typedef struct key_rules {
+    const char *what;
+    const char *needs[3], *refuses[7]; /* keys; NULL-terminated if shorter */
+} key_rules;
+
+static const key_rules link_rules = {
+    "links", {"from", "to", NULL}, {"at", "rank", "device", "rail", NULL}};
+static const key_rules device_rules = {
+    "a device",
+    {"from", "to", "slower"},
+    {"at", "rank", "latency", "transfer", "links", "rail", NULL}};
+static const key_rules rail_rules = {
+    "a rail",
+    {"at", "rank", NULL},
+    {"from", "to", "latency", "transfer", "slower", "links", "device"}};
+
+static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
+                            const key_rules *w, lh_error *err)
+{
+    const lhi_node *node;
+    for (uint32_t i = 0; i < 7 && w->refuses[i]; i++)
+        if ((node = lhi_node_find(map, w->refuses[i])))
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "does not belong to an event of %s", w->what);
+    for (uint32_t i = 0; i < 3 && w->needs[i]; i++)
+        LHI_TRY(lhi_node_require(r->doc, map, w->needs[i], &node, err));
+    return LH_OK;
+}
+
+static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
+                             void *it, lh_error *err)
+{
+    lh_event *e = it;
+    const lhi_node *at = lhi_node_find(map, "at"), *to = lhi_node_find(map, "to");
+    const key_rules *w = e->n_links             ? &link_rules
+                     : e->device != LH_NONE ? &device_rules
+                     : e->rail              ? &rail_rules
+                                            : NULL;
+    e->line = map->line;
+    if (!w)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "says nothing of what changes; give 'links', "
+                            "'device' or 'rail'");
+    LHI_TRY(check_keys(r, map, w, err));
+    if (w == &rail_rules)
+        return lhi_node_get_int(r->doc, at, 0, MOST_STEP, &e->first_step, err);
+    if (e->first_step >= e->end_step)
+        return lhi_doc_fail(r->doc, to, err, LH_EINPUT,
+                            "is the first step without the event, and so "
+                            "above 'from'");
+    if (w == &link_rules && !lhi_node_find(map, "latency") &&
+        !lhi_node_find(map, "transfer") && !lhi_node_find(map, "slower"))
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "says nothing of how slow; give 'latency', "
+                            "'transfer' or 'slower'");
+    return LH_OK;
+}
+
+static json_t *write_at(const void *owner, const void *context)
+{
+    const lh_event *e = owner;
+    (void)context;
+    return e->rail ? json_integer(e->first_step) : json_null();
+}
+
+static json_t *write_from(const void *owner, const void *context)
+{
+    const lh_event *e = owner;
+    (void)context;
+    return e->rail ? json_null() : json_integer(e->first_step);
+}
+
+static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
+                           void *owner, lh_error *err)
+{
+    return lhi_node_get_int(r->doc, node, 0, MOST_STEP, &((lh_event *)owner)->first_step,
+                       err);
+}
+
+static const char *const rails[] = {"down", "up", NULL};
+
+static const lhi_schema_field event_rows[] = {
+    {"from", LHI_CUSTOM(lh_event), .read = read_from, .write = write_from,
+     .when = LHI_OPTIONAL},
+    {"to", LHI_INTEGER(lh_event, end_step), .most = MOST_STEP, .when = LHI_OPTIONAL,
+     .absent = -1},
+    /* read by `check`, into `from` */
+    {"at", LHI_CUSTOM(lh_event), .write = write_at, .when = LHI_OPTIONAL},
+    {"links", LHI_LIST(lh_event, links, n_links), .item_type = LHI_FIELD_STRING, .least = 1,
+     .min_items = 1, .max_items = LH_MAX_EVENT_LINKS, .when = LHI_OPTIONAL},
+    {"latency", LHI_CUSTOM(lh_event), .read = read_latency, .write = write_latency,
+     .when = LHI_OPTIONAL},
+    {"transfer", LHI_CUSTOM(lh_event), .read = read_transfer,
+     .write = write_transfer, .when = LHI_OPTIONAL},
+    {"device", LHI_INTEGER(lh_event, device), .most = LH_MAX_DEVICES - 1,
+     .when = LHI_OPTIONAL, .absent = LH_NONE},
+    {"slower", LHI_CUSTOM(lh_event), .read = read_slower, .write = write_slower,
+     .when = LHI_OPTIONAL},
+    {"rank", LHI_INTEGER(lh_event, rank), .most = LH_MAX_DEVICES - 1,
+     .when = LHI_OPTIONAL, .absent = LH_NONE},
+    {"rail", LHI_ENUM(lh_event, rail), .least = LH_RAIL_DOWN, .names = rails,
+     .when = LHI_OPTIONAL, .absent = LH_RAIL_UNCHANGED},
+};
+static const lhi_schema event_table = {LHI_ROWS("event", lh_event, event_rows),
+                                      .start = start_event,
+                                      .check = check_event};
+
+/* --- file -------------------------------------------------------------------
+ */
+
+static lh_status check_events(const lhi_read_context *r, const lhi_node *map,
+                              void *it, lh_error *err)
+{
+    const lh_events *events = it;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < events->n_events; i++)
+        n += events->events[i].n_links;
+    if (n > LH_MAX_EVENT_LINKS)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "events"), err, LH_EINPUT,
+                            "name more than %u links", LH_MAX_EVENT_LINKS);
+    return LH_OK;
+}
+
+static const lhi_schema_field events_rows[] = {
+    {"longhaul", LHI_DERIVED(lh_events), .description = "events/1"},
+    {"time_unit", LHI_CUSTOM(lh_events), .description = "ns", .when = LHI_DEFAULTED},
+    {"events", LHI_LIST(lh_events, events, n_events), .table = &event_table,
+     .max_items = LH_MAX_EVENTS},
+};
+const lhi_schema lhi_events_schema = {LHI_ROWS("events", lh_events, events_rows),
+                                    .check = check_events};
+
+static lh_status fill_events(const lhi_doc *doc, lhi_arena *mem, void *value,
+                             lh_error *err)
+{
+    lh_events *events = value;
+    lhi_read_context r = {.doc = doc, .mem = mem};
+    LHI_TRY(lhi_doc_check_format(doc, "events", 1, err));
+    LHI_TRY(lhi_node_get_time_unit(doc, doc->root, &r.unit_ns, err));
+    LHI_TRY(lhi_schema_read(&r, doc->root, &lhi_events_schema, events, err));
+    events->name = lhi_arena_strdup(mem, doc->file);
+    return events->name ? LH_OK : lhi_fail_nomem(err);
+}
+
+lh_status lh_events_parse(const char *text, size_t len, const char *name,
+                          lh_events **out, lh_error *err)
+{
+    void *events;
+    LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_EVENTS,
+                            sizeof(lh_events), fill_events, &events, err));
+    *out = events;
+    return LH_OK;
+}
+
+lh_status lh_events_read(const char *path, lh_events **out, lh_error *err)
+{
+    void *events;
+    LHI_TRY(lhi_value_read(path, LHI_INPUT_EVENTS, sizeof(lh_events),
+                           fill_events, &events, err));
+    *out = events;
+    return LH_OK;
+}
+
+void lh_events_free(lh_events *events)
+{
+    lhi_value_free(events);
+}
+
+lh_status lh_events_format(const lh_events *events, char **text, size_t *len,
+                           lh_error *err)
+{
+    return lhi_json_format(lhi_schema_write(&lhi_events_schema, events, NULL),
+                         text, len, err);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "format/job/family.h"
+
+#include "base/fail.h"
+
+/* Returns a component that no family supports, or NULL. */
+static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
+{
+    if (m->attention_sinks)
+        return "attention sinks";
+    if (m->mtp_layers && m->norm != LH_NORM_RMS)
+        return "multi-token prediction (mtp_layers) and layer norms";
+    if (m->sliding_window && m->sliding_window < sequence)
+        return "a sliding window";
+    return NULL;
+}
+
+/* --- experts, independent of the attention --- */
+
+uint32_t lhi_first_moe_layer(const lh_model *m)
+{
+    uint32_t layer = 0;
+    while (layer < m->layers && !lh_model_layer_is_moe(m, layer))
+        layer++;
+    return layer;
+}
+
+static bool has_dense_layers(const lh_model *m)
+{
+    return lh_model_moe_layers(m, 0, m->layers) < m->layers;
+}
+
+static const char *check_sizes(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "experts, and layer norm, learned positions or no gate";
+    if (m->mlp_bias || m->router_bias)
+        return "experts and biases";
+    if (m->experts_per_token == 0 || m->experts_per_token > m->experts ||
+        m->expert_ffn == 0)
+        return "experts without a width, or no number of them that it has for "
+               "each token";
+    return NULL;
+}
+
+/* Returns why softmax-routed experts differ from the supported families, or
+ * NULL. */
+static const char *check_softmax_experts(const lh_model *m)
+{
+    if (m->expert_groups)
+        return "groups of experts and a router without sigmoids";
+    if (m->routed_scale != 0 && m->routed_scale != 1)
+        return "a routed_scale and a router without sigmoids";
+    return NULL;
+}
+
+/* Returns why experts differ from DeepSeek-V3's, or NULL. */
+static const char *check_sigmoid_experts(const lh_model *m)
+{
+    if (m->router != LH_ROUTER_SIGMOID)
+        return "latent attention and a router without sigmoids";
+    if (!m->shared_expert_ffn || m->shared_expert_gate ||
+        m->shared_expert_ffn % m->expert_ffn != 0)
+        return "a router of sigmoids, and no shared experts as wide as the "
+               "others, or with a gate";
+    uint32_t first = lhi_first_moe_layer(m), n = m->layers - first;
+    return lh_model_moe_layers(m, first, n) == n
+               ? NULL
+               : "a router of sigmoids, and dense layers behind others";
+}
+
+static bool is_qwen2_moe(const lh_model *m)
+{
+    return m->qkv_bias || m->shared_expert_ffn || m->unnormalised_scores ||
+           has_dense_layers(m);
+}
+
+/* --- attention --- */
+
+/* Returns why a model with parallel attention and MLP differs from Falcon, or
+ * NULL. */
+static const char *check_falcon(const lh_model *m)
+{
+    if (m->norm != LH_NORM_LAYER || m->gated || m->positions)
+        return "a parallel block, and RMS norm, gated MLPs or learned "
+               "positions";
+    if (m->qkv_bias || m->output_bias || m->mlp_bias)
+        return "a parallel block and biases";
+    if (m->kv_heads != 1)
+        return "a parallel block and more than one key and value head";
+    if ((uint64_t)m->heads * m->head_dim != m->hidden)
+        return "a parallel block and heads that do not add up to hidden";
+    if (m->experts || m->qk_norm || m->kv_lora_rank)
+        return "a parallel block, and experts, norms of queries and keys or "
+               "latent attention";
+    return NULL;
+}
+
+/* Returns why a model with latent attention differs from DeepSeek, or NULL. */
+static const char *check_deepseek(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "latent attention, and layer norm, learned positions or no gate";
+    if (m->qkv_bias || m->output_bias || m->mlp_bias)
+        return "latent attention and biases";
+    if (m->qk_norm)
+        return "latent attention, and norms of queries and keys";
+    if (!m->experts)
+        return NULL;
+    const char *what = check_sizes(m);
+    return what ? what : check_sigmoid_experts(m);
+}
+
+/* Returns why a model with query and key norms differs from Qwen3, or NULL. */
+static const char *check_qwen3(const lh_model *m)
+{
+    if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
+        return "norms of queries and keys, and layer norm, learned positions "
+               "or no gate";
+    if (m->qkv_bias != m->output_bias || m->mlp_bias)
+        return "norms of queries and keys, and biases on some of attention's "
+               "products alone or on MLPs";
+    return NULL;
+}
+
+/* Returns why a model with layer norms differs from GPT-2, or NULL. */
+static const char *check_gpt2(const lh_model *m)
+{
+    if (m->gated)
+        return "layer norm and gated MLPs";
+    if (!m->positions)
+        return "layer norm and rotary positions";
+    if (!m->qkv_bias || !m->output_bias || !m->mlp_bias)
+        return "layer norm and products without biases";
+    if (m->kv_heads != m->heads)
+        return "learned positions and heads that share keys";
+    if ((uint64_t)m->heads * m->head_dim != m->hidden)
+        return "learned positions and heads that do not add up to hidden";
+    return NULL;
+}
+
+/* Returns why a model with RMS norms differs from both Llama and Qwen2, or
+ * NULL. */
+static const char *check_llama(const lh_model *m)
+{
+    if (!m->gated)
+        return "RMS norm and MLPs without a gate";
+    if (m->positions)
+        return "RMS norm and learned positions";
+    if (m->output_bias && !m->qkv_bias)
+        return "a bias on attention's output alone";
+    if (m->qkv_bias && !m->output_bias && m->mlp_bias)
+        return "biases on MLPs and on queries, keys and values alone";
+    return NULL;
+}
+
+/* Returns why a model with experts, but without latent attention, matches no
+ * supported family, or NULL. */
+static const char *check_experts(const lh_model *m)
+{
+    const char *what = check_sizes(m);
+    if (what)
+        return what;
+    if (m->router == LH_ROUTER_SIGMOID)
+        return m->output_bias ? "experts and biases" : check_sigmoid_experts(m);
+    if (m->qk_norm && m->shared_expert_ffn)
+        return "norms of queries and keys, a router without sigmoids and shared "
+               "experts";
+    if (m->qk_norm)
+        what = check_qwen3(m);
+    else if (m->output_bias)
+        what = "experts and biases";
+    else if (is_qwen2_moe(m) && (!m->shared_expert_ffn || !m->shared_expert_gate))
+        what = "experts with biases of queries, dense layers or scores as they "
+               "are, and no shared expert with a gate";
+    return what ? what : check_softmax_experts(m);
+}
+
+lhi_family lhi_family_get(const lh_model *m)
+{
+    if (m->parallel_block)
+        return LHI_FAMILY_FALCON;
+    if (m->kv_lora_rank)
+        return LHI_FAMILY_DEEPSEEK;
+    if (m->experts && m->router == LH_ROUTER_SIGMOID)
+        return LHI_FAMILY_GLM4_MOE;
+    if (m->experts && m->qk_norm)
+        return LHI_FAMILY_QWEN3_MOE;
+    if (m->qk_norm && !m->experts)
+        return LHI_FAMILY_QWEN3;
+    if (m->experts)
+        return is_qwen2_moe(m) ? LHI_FAMILY_QWEN2_MOE : LHI_FAMILY_MIXTRAL;
+    if (m->norm == LH_NORM_LAYER)
+        return LHI_FAMILY_GPT2;
+    return m->qkv_bias && !m->output_bias ? LHI_FAMILY_QWEN2
+                                          : LHI_FAMILY_LLAMA;
+}
+
+lh_status lhi_family_find(const lh_model *m, uint32_t sequence, lhi_family *out,
+                        lh_error *err)
+{
+    const char *what = find_unsupported_part(m, sequence);
+    if (!what)
+        what = m->parallel_block          ? check_falcon(m)
+               : m->kv_lora_rank          ? check_deepseek(m)
+               : m->experts               ? check_experts(m)
+               : m->qk_norm               ? check_qwen3(m)
+               : m->norm == LH_NORM_LAYER ? check_gpt2(m)
+                                          : check_llama(m);
+    if (what)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device trains models of the kinds of Llama, "
+                        "Qwen2, Qwen3, GPT-2, Falcon, Mixtral, Qwen2-MoE, "
+                        "Qwen3-MoE, GLM-4.5 and DeepSeek-V3; %s has %s, which "
+                        "it does not know",
+                        m->name ? m->name : "this model", what);
+    if (m->positions && m->positions < sequence)
+        return lhi_fail(err, LH_EINVAL,
+                        "%s has %u positions, and a sequence %u tokens",
+                        m->name ? m->name : "the model", m->positions,
+                        sequence);
+    *out = lhi_family_get(m);
+    return LH_OK;
+}
+
+lh_status lhi_family_check(const lh_model *m, uint32_t sequence, lh_error *err)
+{
+    lhi_family family;
+    if (m->unsupported_keys)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s: the cpu device does not compute what is said "
+                        "there, and would train another model; such a model "
+                        "can be planned but not trained",
+                        m->unsupported_keys);
+    LHI_TRY(lhi_family_find(m, sequence, &family, err));
+    uint32_t turned = m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim;
+    if (turned % 2 || m->heads % m->kv_heads)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device needs an even %s (not %u) and "
+                        "heads (%u) in groups of the same size (%u kv_heads)",
+                        m->kv_lora_rank ? "qk_rope_head_dim" : "head_dim",
+                        turned, m->heads, m->kv_heads);
+    return LH_OK;
+}

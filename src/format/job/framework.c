@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `framework` in a job: behaviour of the training program. docs/formats/job.md
+ * lists the presets' sources. */
+#include "format/job/parse.h"
+
+static const char *const preset_names[] = {"none", "megatron", "torchtitan",
+                                           "deepspeed", NULL};
+static const char *const attention_names[] = {"fused", "unfused", NULL};
+static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const fp8_names[] = {"none", "matmul", "dispatch", NULL};
+static const char *const expert_names[] = {"grouped", "fused", NULL};
+/* Indexed by lh_receives. */
+static const char *const receive_names[] = {"early", "late", "late-fd", NULL};
+
+const char *lh_framework_preset_name(lh_framework_preset preset)
+{
+    return preset_names[preset];
+}
+
+const char *lh_gradient_name(lh_gradient gradient)
+{
+    return gradient_names[gradient];
+}
+
+const char *lh_fp8_name(lh_fp8 fp8)
+{
+    return fp8_names[fp8];
+}
+
+uint32_t lh_gradient_bytes(lh_gradient gradient)
+{
+    return gradient == LH_GRADIENT_FP32 ? 4 : 2;
+}
+
+lh_receives lh_framework_receives(const lh_framework *framework,
+                                  uint32_t chunks_per_device)
+{
+    if (framework->receives_given)
+        return framework->receives;
+    switch (framework->preset) {
+    case LH_FRAMEWORK_MEGATRON: /* overlaps them with interleaved chunks */
+        return chunks_per_device > 1 ? LH_RECEIVES_EARLY : LH_RECEIVES_LATE;
+    case LH_FRAMEWORK_DEEPSPEED:
+        return LH_RECEIVES_LATE;
+    case LH_FRAMEWORK_NONE:
+    case LH_FRAMEWORK_TORCHTITAN:
+        break;
+    }
+    return LH_RECEIVES_EARLY;
+}
+
+/* Returns the gradient precision that passes with this precision produce. */
+static lh_gradient find_gradient(lh_precision precision)
+{
+    switch (precision) {
+    case LH_PRECISION_BF16:
+        return LH_GRADIENT_BF16;
+    case LH_PRECISION_FP16:
+        return LH_GRADIENT_FP16;
+    case LH_PRECISION_FP32:
+        break;
+    }
+    return LH_GRADIENT_FP32;
+}
+
+/* The read context besides the map: the preset, which is read first, and the
+ * job. */
+typedef struct framework_context {
+    uint32_t preset;
+    const lh_job *job;
+} framework_context;
+
+static void set_preset(lh_framework *f, lh_framework_preset preset,
+                       lh_precision precision)
+{
+    f->given = true;
+    f->preset = preset;
+    switch (preset) {
+    case LH_FRAMEWORK_MEGATRON:
+        if (precision == LH_PRECISION_FP16)
+            f->gradients = f->reduce = LH_GRADIENT_FP16;
+        break;
+    case LH_FRAMEWORK_DEEPSPEED:
+        f->no_sequence_parallel = true;
+        f->gradients = f->reduce = find_gradient(precision);
+        break;
+    case LH_FRAMEWORK_NONE:
+    case LH_FRAMEWORK_TORCHTITAN:
+        break;
+    }
+}
+
+static void start_framework(const lhi_read_context *r, void *it)
+{
+    const framework_context *a = r->context;
+    set_preset(it, (lh_framework_preset)a->preset, a->job->training.precision);
+}
+
+static lh_framework_preset find_preset(lh_target target)
+{
+    switch (target) {
+    case LH_TARGET_MEGATRON:
+        return LH_FRAMEWORK_MEGATRON;
+    case LH_TARGET_TORCHTITAN:
+        return LH_FRAMEWORK_TORCHTITAN;
+    case LH_TARGET_ANY:
+    case LH_TARGET_LONGHAUL:
+    case LH_TARGET_PYTORCH:
+        break;
+    }
+    return LH_FRAMEWORK_NONE;
+}
+
+/* Applies the target's preset. For attention and sequence parallelism, the
+ * targets' presets equal the defaults without a preset. */
+void lhi_framework_apply_target(lh_job *job)
+{
+    lh_framework *f = &job->framework, usual = {0};
+    if (f->preset_given)
+        return;
+    set_preset(&usual, find_preset(job->target), job->training.precision);
+    f->given = f->given || usual.preset != LH_FRAMEWORK_NONE;
+    f->preset = usual.preset;
+    if (!f->gradients_given)
+        f->gradients = usual.gradients;
+    if (!f->reduce_given)
+        f->reduce = usual.reduce;
+}
+
+static lh_status read_sequence_parallel(const lhi_read_context *r,
+                                        const lhi_node *node, void *owner,
+                                        lh_error *err)
+{
+    bool is;
+    LHI_TRY(lhi_node_get_bool(r->doc, node, &is, err));
+    ((lh_framework *)owner)->no_sequence_parallel = !is;
+    return LH_OK;
+}
+
+static json_t *write_sequence_parallel(const void *owner, const void *context)
+{
+    (void)context;
+    return json_boolean(!((const lh_framework *)owner)->no_sequence_parallel);
+}
+
+static const lhi_schema_field overlap_rows[] = {
+    {"tensor", LHI_NUMBER(lh_framework, overlap_tensor), .high = 1,
+     .when = LHI_DEFAULTED},
+    {"expert", LHI_NUMBER(lh_framework, overlap_expert), .high = 1,
+     .when = LHI_DEFAULTED},
+};
+static const lhi_schema overlap_table = {
+    LHI_ROWS("overlap", lh_framework, overlap_rows)};
+
+static const lhi_schema_field framework_rows[] = {
+    {"preset", LHI_ENUM(lh_framework, preset), .names = preset_names,
+     .when = LHI_DEFAULTED},
+    {"attention", LHI_ENUM(lh_framework, unfused_attention),
+     .names = attention_names, .when = LHI_DEFAULTED},
+    {"sequence_parallel", LHI_CUSTOM(lh_framework), .read = read_sequence_parallel,
+     .write = write_sequence_parallel, .when = LHI_DEFAULTED},
+    {"gradients", LHI_ENUM(lh_framework, gradients), .names = gradient_names,
+     .when = LHI_DEFAULTED},
+    {"reduce", LHI_ENUM(lh_framework, reduce), .names = gradient_names,
+     .when = LHI_DEFAULTED},
+    {"receives", LHI_ENUM(lh_framework, receives), .names = receive_names,
+     LHI_OMIT_IF(lh_framework, receives_given, false)},
+    {"overlap", LHI_NESTED_MAP(lh_framework), .table = &overlap_table,
+     .when = LHI_DEFAULTED},
+    {"fp8", LHI_ENUM(lh_framework, fp8), .names = fp8_names, .when = LHI_DEFAULTED},
+    {"experts", LHI_ENUM(lh_framework, fused_experts), .names = expert_names,
+     .when = LHI_DEFAULTED},
+};
+
+static lh_status check_gradients(const lhi_read_context *r, const lhi_node *map,
+                                 const lh_framework *f, const lh_job *job,
+                                 lh_error *err)
+{
+    if (f->gradients == LH_GRADIENT_FP32 ||
+        f->gradients == find_gradient(job->training.precision))
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "gradients"), err, LH_EINPUT,
+                        "are fp32, or what passes compute in, which is %s",
+                        lh_precision_name(job->training.precision));
+}
+
+/* Rejects settings without any effect. */
+static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
+                               const lh_framework *f, const lh_job *job,
+                               lh_error *err)
+{
+    const lhi_node *overlap = lhi_node_find(map, "overlap");
+    if (f->overlap_expert > 0 && !job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "expert"), err, LH_EINPUT,
+                            "%s has no experts", job->model->name);
+    if (f->fused_experts && !job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err, LH_EINPUT,
+                            "%s has none", job->model->name);
+    if (f->overlap_tensor > 0 && job->layout.tensor == 1)
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err, LH_EINPUT,
+                            "there is nothing to overlap, as layout.tensor "
+                            "is 1");
+    return LH_OK;
+}
+
+static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
+                           const lh_framework *f, const lh_job *job,
+                           lh_error *err)
+{
+    if (f->fp8 == LH_FP8_DISPATCH && !job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err, LH_EINPUT,
+                            "%s has no experts to dispatch tokens to; matmul "
+                            "is without",
+                            job->model->name);
+    for (uint32_t i = 0; f->fp8 && i < job->n_datacenters; i++)
+        if (!(job->datacenters[i].gpu.fp8_tflops > 0))
+            return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err, LH_EINPUT,
+                                "the rate of %s in FP8 is not known; give its "
+                                "fp8_tflops, or leave this out",
+                                job->datacenters[i].gpu.name);
+    return LH_OK;
+}
+
+static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
+                                 void *it, lh_error *err)
+{
+    lh_framework *f = it;
+    const framework_context *a = r->context;
+    f->preset_given = lhi_node_find(map, "preset") != NULL;
+    f->gradients_given = lhi_node_find(map, "gradients") != NULL;
+    f->reduce_given = lhi_node_find(map, "reduce") != NULL;
+    f->receives_given = lhi_node_find(map, "receives") != NULL;
+    LHI_TRY(check_gradients(r, map, f, a->job, err));
+    LHI_TRY(check_fp8(r, map, f, a->job, err));
+    return check_effects(r, map, f, a->job, err);
+}
+
+const lhi_schema lhi_framework_schema = {
+    LHI_ROWS("framework", lh_framework, framework_rows),
+    .start = start_framework, .check = check_framework};
+
+lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
+                                  lhi_arena *mem, lh_job *job, lh_error *err)
+{
+    framework_context a = {.job = job};
+    const lhi_read_context reading = {.doc = doc, .mem = mem, .context = &a};
+    const lhi_node *preset;
+    a.preset = find_preset(job->target);
+    LHI_TRY(lhi_node_check_map(doc, map, err));
+    if ((preset = lhi_node_find(map, "preset")))
+        LHI_TRY(lhi_node_get_choice(doc, preset, preset_names, &a.preset, err));
+    lh_framework f = {0};
+    LHI_TRY(lhi_schema_read(&reading, map, &lhi_framework_schema, &f, err));
+    job->framework = f;
+    return LH_OK;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPU presets, one row each. The dense (no sparsity) 16-bit tensor-core
+ * rate, memory and memory bandwidth are from NVIDIA's datasheets, which
+ * docs/formats/job.md lists. */
+#include "format/job/parse.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A GPU preset. */
+typedef struct row {
+    lh_gpu gpu;
+    double sustained, fp8_sustained, host_gbps;
+    bool fp16_only; /* Volta's tensor cores support FP16 only */
+    lhi_server server;
+} gpu_preset;
+
+#define GPU(name_, peak, fp8, gib, gbytes)                                     \
+    .gpu = {.name = name_,                                                     \
+            .preset = name_,                                                   \
+            .tflops = peak,                                                    \
+            .flops_per_s = peak * 1e12,                                        \
+            .memory_gib = gib,                                                 \
+            .memory_bytes = INT64_C(gib) << 30,                                \
+            .memory_gbps = gbytes,                                             \
+            .memory_bytes_per_s = gbytes * 1e9,                                \
+            .fp8_tflops = fp8}
+
+/* The columns and their sources:
+ * - `fp8_sustained`: fitted; docs/validation.md lists the runs
+ * - `sustained`: see lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200
+ *   (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500
+ *   of 2250 on B200 (arXiv:2604.23466, tables III and IV), each relative to
+ *   A100's fraction. Other GPUs of a generation use the same value.
+ * - `host_gbps`: PCIe 3.0 to 6.0, and NVLink-C2C between a Grace processor and
+ *   its GPUs
+ * - `server`: DGX-1, DGX A100 to B300 and NVL72, of whose 72 GPUs power-of-two
+ *   degrees use 64; docs/formats/job.md. GH200: Alps nodes with four GPUs, with
+ *   six NVLinks of 200 Gb/s to each of the others. A10: PipeMesh's nodes with
+ *   four GPUs over PCIe 4.0, and 50 Gb/s between nodes (IEEE TPDS 2025, section
+ *   VI). */
+static const gpu_preset rows[] = {
+    {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true, {8, 1200, 50}},
+    {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false, {8, 2400, 200}},
+    {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false, {8, 2400, 200}},
+    {GPU("a10-24g", 125, 0, 24, 600), 1, 1, 64, false, {4, 256, 12.5}},
+    {GPU("h100-sxm", 989.5, 1979, 80, 3350),
+     0.87,
+     0.67,
+     128,
+     false,
+     {8, 3600, 400}},
+    {GPU("h200", 989.5, 1979, 141, 4800),
+     0.87,
+     0.67,
+     128,
+     false,
+     {8, 3600, 400}},
+    {GPU("gh200", 989.5, 1979, 96, 4000),
+     0.87,
+     0.67,
+     900,
+     false,
+     {4, 1200, 200}},
+    {GPU("b200", 2250, 4500, 180, 8000),
+     0.80,
+     0.62,
+     128,
+     false,
+     {8, 7200, 400}},
+    {GPU("b300", 2250, 4500, 270, 8000),
+     0.80,
+     0.84,
+     256,
+     false,
+     {8, 7200, 800}},
+    /* A Grace processor has 900 GB/s for its two GPUs. */
+    {GPU("gb200", 2500, 5000, 186, 8000),
+     0.80,
+     0.62,
+     450,
+     false,
+     {64, 7200, 400}},
+    {GPU("gb300", 2500, 5000, 279, 8000),
+     0.80,
+     0.84,
+     450,
+     false,
+     {64, 7200, 800}},
+};
+
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+static const char *const preset_names[N_ROWS + 1] = {
+    "v100-32g", "a100-40g", "a100-80g", "a10-24g", "h100-sxm", "h200",
+    "gh200",    "b200",     "b300",     "gb200",   "gb300",    NULL,
+};
+
+static const lhi_alias aliases[] = {
+    {"v100", "v100-32g"},
+    {"a100", "a100-80g"},
+    {"a10", "a10-24g"},
+    {"h100", "h100-sxm"},
+    {NULL, NULL},
+};
+
+const char *lhi_resolve_alias(const lhi_alias *list, const char *name)
+{
+    for (; list->name; list++)
+        if (strcmp(list->name, name) == 0)
+            return list->preset;
+    return name;
+}
+
+const char *const *lh_gpu_presets(void)
+{
+    return preset_names;
+}
+
+static const gpu_preset *find_row(const char *name)
+{
+    if (name)
+        name = lhi_resolve_alias(aliases, name);
+    for (size_t i = 0; name && i < N_ROWS; i++)
+        if (strcmp(rows[i].gpu.name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+const lh_gpu *lh_gpu_preset(const char *name)
+{
+    const gpu_preset *r = find_row(name);
+    return r ? &r->gpu : NULL;
+}
+
+lhi_server lhi_gpu_find_server(const lh_gpu *preset)
+{
+    return find_row(preset->name)->server;
+}
+
+bool lhi_gpu_preset_supports(const char *preset, lh_precision precision)
+{
+    const gpu_preset *r = find_row(preset);
+    return precision == LH_PRECISION_FP16 ||
+           (precision == LH_PRECISION_BF16 && !(r && r->fp16_only));
+}
+
+int64_t lh_gpu_usable_bytes(const lh_gpu *gpu)
+{
+    const double reserve =
+        gpu->reserve_gib > 0
+            ? gpu->reserve_gib * 0x1p30
+            : (double)gpu->memory_bytes * gpu->reserve_percent / 100;
+    return gpu->memory_bytes - (int64_t)ceil(reserve);
+}
+
+double lhi_gpu_sustained(const lh_gpu *gpu)
+{
+    const gpu_preset *r = find_row(gpu->preset);
+    return r ? r->sustained : 1;
+}
+
+double lhi_gpu_fp8_sustained(const lh_gpu *gpu)
+{
+    const gpu_preset *r = find_row(gpu->preset);
+    return r ? r->fp8_sustained : 1;
+}
+
+bool lhi_gpu_slows_experts(const lh_gpu *gpu)
+{
+    const gpu_preset *r = find_row(gpu->preset);
+    return r && r->gpu.fp8_tflops > 0;
+}
+
+double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
+{
+    return fp8 == LH_FP8_NONE ? gpu->flops_per_s
+                              : fmax(gpu->flops_per_s, gpu->fp8_tflops * 1e12);
+}
+
+double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
+{
+    const gpu_preset *r = find_row(gpu->preset);
+    return 0.8 * (r ? r->host_gbps : 64) / 2 * 1e9;
+}
+
+uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers)
+{
+    /* Compensates for binary rounding: 0.28 x 25 is 7, but the binary product
+     * is slightly larger. */
+    return (uint32_t)ceil(job->training.offload_share * (1 - 1e-12) *
+                          n_layers);
+}

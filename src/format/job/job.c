@@ -1,0 +1,752 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing a job's text into lh_job. */
+#include "format/job/parse.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+static const char *const ring_names[] = {"lockstep", "pipelined", NULL};
+
+uint32_t lh_precision_bytes(lh_precision precision)
+{
+    return precision == LH_PRECISION_FP32 ? 4 : 2;
+}
+
+/* A job and the arena that contains it and its data. */
+typedef struct owned_job {
+    lh_job job; /* first member, so lh_job_free() can find the arena */
+    lhi_arena *mem;
+    const char *files[2]; /* files of the model and the profile */
+} owned_job;
+
+/* The reader's state. */
+typedef struct reader {
+    const lhi_doc *doc;
+    const lhi_node *map;
+    const char *folder; /* base for named files; NULL: not allowed */
+    lhi_arena *mem;
+    lh_job *job;
+    const char **files; /* the job's */
+} reader;
+
+/* Resolves the path of a file named in the job. */
+static lh_status resolve(reader *r, const lhi_node *node, const char *name,
+                         const char **out, lh_error *err)
+{
+    if (!r->folder)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "names a file, but this job does not come from "
+                            "one; write out what '%.60s' holds",
+                            name);
+    lhi_text path = {0};
+    if (name[0] != '/' && r->folder[0] != '\0') {
+        lhi_text_puts(&path, r->folder);
+        if (path.failed || path.data[path.len - 1] != '/')
+            lhi_text_puts(&path, "/");
+    }
+    lhi_text_puts(&path, name);
+    *out = path.failed ? NULL : lhi_arena_strdup(r->mem, path.data);
+    lhi_text_fini(&path);
+    if (!*out)
+        return lhi_fail_nomem(err);
+    r->files[r->job->n_files++] = *out;
+    return LH_OK;
+}
+
+/* Prepends "file:line: key: " to a message about another file. */
+static lh_status add_context(reader *r, const lhi_node *node, lh_status status,
+                         lh_error *err)
+{
+    if (status != LH_OK && status != LH_ENOMEM)
+        lhi_fail_add_context(err, "%s:%u: %s", r->doc->file, node->line, node->key);
+    return status;
+}
+
+static bool is_path(const char *name)
+{
+    size_t len = strlen(name);
+    return strchr(name, '/') ||
+           (len > 5 && strcmp(name + len - 5, ".json") == 0);
+}
+
+static lh_status fail_no_model(reader *r, const lhi_node *node,
+                               const char *name, lh_error *err)
+{
+    lhi_text known = {0};
+    for (const char *const *preset = lh_model_presets(); *preset; preset++)
+        lhi_text_printf(&known, "%s%s", known.len ? ", " : "", *preset);
+    if (known.failed) {
+        lhi_text_fini(&known);
+        return lhi_fail_nomem(err);
+    }
+    lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                 "no model '%.60s'; known are %s; or name a config.json or "
+                 "give a map",
+                 name, known.data);
+    lhi_text_fini(&known);
+    return LH_EINPUT;
+}
+
+static lh_status read_model(reader *r, lh_error *err)
+{
+    const lhi_node *node;
+    const char *name, *path;
+    LHI_TRY(lhi_node_require(r->doc, r->map, "model", &node, err));
+    if (node->kind == LHI_SCALAR) {
+        LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
+        r->job->model = lh_model_preset(name);
+        if (r->job->model)
+            return LH_OK;
+        if (!is_path(name))
+            return fail_no_model(r, node, name, err);
+    }
+    lh_model *model = LHI_NEW(r->mem, lh_model, 1);
+    if (!model)
+        return lhi_fail_nomem(err);
+    r->job->model = model;
+    if (node->kind == LHI_MAP)
+        return lhi_model_from_map(r->doc, node, r->mem, model, err);
+    if (node->kind == LHI_LIST)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a preset's name, a config.json's path or "
+                            "a map");
+    LHI_TRY(resolve(r, node, name, &path, err));
+    return add_context(r, node, lhi_model_load(path, r->mem, model, err), err);
+}
+
+static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
+                             const char *const *names, uint32_t *out,
+                             bool *given, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    *given = node != NULL;
+    return node ? lhi_node_get_choice(r->doc, node, names, out, err) : LH_OK;
+}
+
+/* Returns the model component that a module name requires and the model lacks,
+ * or NULL. */
+static const char *find_missing_component(const lh_model *m, uint32_t module)
+{
+    switch ((lh_module)module) {
+    case LH_MODULE_MOE_ACT:
+    case LH_MODULE_MOE:
+        return m->experts ? NULL : "experts";
+    case LH_MODULE_SHARED_EXPERTS:
+        return m->shared_expert_ffn ? NULL : "shared experts";
+    case LH_MODULE_MLA_UP_PROJ:
+        return m->kv_lora_rank ? NULL : "multi-head latent attention";
+    case LH_MODULE_MLP:
+        return lh_model_moe_layers(m, 0, m->layers) < m->layers
+                   ? NULL
+                   : "layers without experts";
+    default:
+        return NULL;
+    }
+}
+
+/* Reads `recompute`: one word, or a list of modules. */
+static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *node = lhi_node_find(map, "recompute");
+    uint32_t word = LH_RECOMPUTE_NONE;
+    t->recompute_given = node != NULL;
+    if (node && node->kind != LHI_LIST)
+        LHI_TRY(lhi_node_get_choice(r->doc, node, lhi_recompute_names, &word, err));
+    t->recompute = (lh_recompute)word;
+    if (!node || node->kind != LHI_LIST)
+        return LH_OK;
+    t->recompute = LH_RECOMPUTE_MODULES;
+    for (const lhi_node *one = node->first; one; one = one->next) {
+        uint32_t module;
+        LHI_TRY(lhi_node_get_choice(r->doc, one, lhi_module_names, &module, err));
+        const char *what = find_missing_component(r->job->model, module);
+        if (what)
+            return lhi_doc_fail(r->doc, one, err, LH_EINPUT, "%s has no %s",
+                                r->job->model->name, what);
+        if (t->recompute_modules >> module & 1)
+            return lhi_doc_fail(r->doc, one, err, LH_EINPUT,
+                                "'%s' appears twice", lhi_module_names[module]);
+        t->recompute_modules |= 1u << module;
+    }
+    return t->recompute_modules
+               ? LH_OK
+               : lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                              "must name a module, or be 'none'");
+}
+
+/* Reads `dropout`: a boolean, or the rate. */
+static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *node = lhi_node_find(map, "dropout");
+    lh_error unused;
+    t->dropout_given = node != NULL;
+    if (!node || lhi_node_get_bool(r->doc, node, &t->dropout, &unused) == LH_OK)
+        return LH_OK;
+    if (lhi_node_get_rounded_number(r->doc, node, 0, 0.999, &t->dropout_rate, err) !=
+        LH_OK)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be true, false, or a share from 0 to 0.999");
+    t->dropout = t->dropout_rate > 0;
+    return LH_OK;
+}
+
+/* Reads a number that is only valid if `why_not` is NULL. */
+static lh_status read_expert_number(reader *r, const lhi_node *map,
+                                 const char *key, double least, double most,
+                                 const char *why_not, bool *given, double *out,
+                                 lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    *given = node != NULL;
+    if (node && why_not)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s %s",
+                            r->job->model->name, why_not);
+    return node ? lhi_node_get_rounded_number(r->doc, node, least, most, out, err) : LH_OK;
+}
+
+static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lh_model *m = r->job->model;
+    const char *lacks = m->experts ? NULL : "has no experts";
+    bool given;
+    LHI_TRY(read_expert_number(r, map, "balance_loss", 0, 1e6, lacks,
+                            &t->balance_loss_given, &t->balance_loss, err));
+    LHI_TRY(read_expert_number(r, map, "expert_capacity", 0.001, 1e6, lacks,
+                            &given, &t->expert_capacity, err));
+    if (!lacks && m->router != LH_ROUTER_SIGMOID)
+        lacks = "has no bias that could balance its experts; only models with "
+                "router: sigmoid have";
+    return read_expert_number(r, map, "balance_bias", 0, 1, lacks,
+                           &t->balance_bias_given, &t->balance_bias, err);
+}
+
+/* Reads `offload`: a fraction of the layers, or a map with that and the
+ * storage's bandwidth in GB/s. */
+static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *node = lhi_node_find(map, "offload"), *share = node, *rate;
+    double gbps;
+    if (!node)
+        return LH_OK;
+    if (node->kind == LHI_MAP) {
+        LHI_TRY(lhi_node_check_keys(r->doc, node, lhi_offload_keys, err));
+        LHI_TRY(lhi_node_require(r->doc, node, "layers", &share, err));
+        if ((rate = lhi_node_find(node, "storage_gbps"))) {
+            LHI_TRY(lhi_node_get_rounded_number(r->doc, rate, 1e-6, 1e6, &gbps, err));
+            t->offload_bytes_per_s = gbps * 1e9;
+        }
+    }
+    LHI_TRY(lhi_node_get_rounded_number(r->doc, share, 0, 1, &t->offload_share, err));
+    if (t->offload_share == 0)
+        t->offload_bytes_per_s = 0;
+    if (t->offload_share > 0 && t->recompute == LH_RECOMPUTE_FULL)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "recompute: full leaves layers' inputs alone, "
+                            "which stay; leave one of the two out");
+    return LH_OK;
+}
+
+static lh_status read_training(reader *r, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *map, *node;
+    uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
+    uint32_t rings = LH_RING_LOCKSTEP;
+    uint32_t dispatcher = LH_DISPATCHER_ALL_TO_ALL;
+    bool given;
+    LHI_TRY(lhi_node_require(r->doc, r->map, "training", &map, err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, lhi_training_keys, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "global_batch", &node, err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1u << 30, &t->global_batch, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "sequence", &node, err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, LHI_MAX_VOCAB, &t->sequence, err));
+    if (r->job->model->positions && t->sequence > r->job->model->positions)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "%s has learned %u positions; a sequence cannot "
+                            "be longer",
+                            r->job->model->name, r->job->model->positions);
+    LHI_TRY(read_choice(r, map, "precision", lhi_precision_names, &precision,
+                        &given, err));
+    LHI_TRY(read_choice(r, map, "optimizer", lhi_optimizer_names, &optimizer,
+                        &given, err));
+    LHI_TRY(read_recompute(r, map, err));
+    LHI_TRY(read_offload(r, map, err));
+    LHI_TRY(read_choice(r, map, "rings", ring_names, &rings, &given, err));
+    t->rings = (lh_ring)rings;
+    LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
+                        &given, err));
+    if (dispatcher != LH_DISPATCHER_ALL_TO_ALL && !r->job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "dispatcher"), err, LH_EINPUT,
+                            "%s has no experts", r->job->model->name);
+    t->dispatcher = (lh_dispatcher)dispatcher;
+    t->precision = (lh_precision)precision;
+    t->optimizer = (lh_optimizer)optimizer;
+    LHI_TRY(read_dropout(r, map, err));
+    LHI_TRY(read_balance(r, map, err));
+    t->zero = 1;
+    if (!(node = lhi_node_find(map, "zero")))
+        return LH_OK;
+    t->zero_given = true;
+    return lhi_node_get_u32(r->doc, node, 0, 3, &t->zero, err);
+}
+
+static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
+                             uint32_t *out, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err)
+                : LH_OK;
+}
+
+static uint64_t at_least_one(uint32_t degree)
+{
+    return degree ? degree : 1;
+}
+
+/* Checks that experts are spread over the ranks of one pipeline stage, which
+ * has tensor x context x data ranks. */
+static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
+{
+    const lh_layout *l = &r->job->layout;
+    uint64_t block, ranks;
+    if (!l->expert || (l->expert == 1 && !l->expert_tensor))
+        return LH_OK;
+    block = lh_layout_expert_block(l);
+    ranks = r->job->n_gpus / at_least_one(l->pipeline);
+    if (block > ranks)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "expert x expert_tensor is %llu, more than the "
+                            "%llu GPUs of a pipeline stage",
+                            (unsigned long long)block,
+                            (unsigned long long)ranks);
+    if (!l->tensor || !l->context || !l->data)
+        return LH_OK;
+    ranks = (uint64_t)l->tensor * l->context * l->data;
+    if (ranks % block == 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                        "expert x expert_tensor (%llu) does not divide the "
+                        "tensor x context x data (%llu) GPUs of a pipeline "
+                        "stage, over which experts are spread",
+                        (unsigned long long)block, (unsigned long long)ranks);
+}
+
+static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
+{
+    const lh_layout *l = &r->job->layout;
+    const lh_model *m = r->job->model;
+    const lhi_node *node = lhi_node_find(map, "expert");
+    const lhi_node *cut = lhi_node_find(map, "expert_tensor");
+    if (l->expert > 1 && m->experts % l->expert != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "the %u experts of %s cannot be shared by %u",
+                            m->experts, m->name, l->expert);
+    if ((l->expert > 1 || l->expert_tensor) && m->experts == 0)
+        return lhi_doc_fail(r->doc, l->expert > 1 ? node : cut, err, LH_EINPUT,
+                            "%s has no experts", m->name);
+    if (l->expert_tensor && m->expert_ffn % l->expert_tensor != 0)
+        return lhi_doc_fail(r->doc, cut, err, LH_EINPUT,
+                            "experts of %s are %u wide, which cannot be shared "
+                            "by %u",
+                            m->name, m->expert_ffn, l->expert_tensor);
+    return check_block(r, map, err);
+}
+
+/* Reads the number of layers per chunk. */
+static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    const uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    const uint32_t layers = r->job->model->layers;
+    uint64_t sum = 0;
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
+    if (chunks == 0 || list->n_items != chunks)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "must have an entry for each of pipeline x "
+                            "chunks_per_device chunks, both of which have to "
+                            "be given");
+    uint32_t *out = LHI_NEW(r->mem, uint32_t, list->n_items);
+    if (!out)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        /* The first and last chunk may have no layers, as they hold the
+         * embedding or the head. Without a pipeline, the chunks between them
+         * serve only overlap, so they need layers. */
+        bool at_end = node->index == 0 || node->index + 1 == list->n_items;
+        LHI_TRY(lhi_node_get_u32(r->doc, node, at_end || l->pipeline > 1 ? 0 : 1,
+                            layers, &out[node->index], err));
+        sum += out[node->index];
+    }
+    if (sum != layers)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "add up to %llu, but %s has %u layers",
+                            (unsigned long long)sum, r->job->model->name,
+                            layers);
+    l->chunk_layers = out;
+    l->n_chunk_layers = list->n_items;
+    return LH_OK;
+}
+
+/* Reads the chunk with the multi-token prediction modules; no later chunk may
+ * have layers of the model. */
+static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    if (!r->job->model->mtp_layers)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "is for models with mtp_layers, and %s has none; "
+                            "leave it out",
+                            r->job->model->name);
+    if (!l->chunk_layers || l->pipeline == 1)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "goes with layout.layers and a pipeline above 1; "
+                            "give both, or leave it out");
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, l->n_chunk_layers - 1, &l->mtp_chunk,
+                        err));
+    for (uint32_t i = l->mtp_chunk + 1; i < l->n_chunk_layers; i++)
+        if (l->chunk_layers[i])
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "is %u, but chunk %u has layers; multi-token "
+                                "prediction comes behind all of them",
+                                l->mtp_chunk, i);
+    if (l->mtp_chunk + 1 == l->n_chunk_layers)
+        l->mtp_chunk = 0; /* with the head, the default */
+    return LH_OK;
+}
+
+/* Rejects layouts that no choice of the unspecified degrees could make valid.
+ */
+static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
+{
+    const lh_job *job = r->job;
+    const lh_layout *l = &job->layout;
+    const lhi_node *node;
+    /* Each factor is at most 2^20, so comparing after each step avoids an
+     * overflow. Experts are spread over the same GPUs. */
+    const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
+    uint64_t gpus = 1;
+    for (size_t i = 0; i < 4; i++) {
+        gpus *= at_least_one(degrees[i]);
+        if (gpus > job->n_gpus)
+            return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                                "tensor x context x pipeline x data is more "
+                                "than the cluster's %u GPUs",
+                                job->n_gpus);
+    }
+    uint64_t chunks =
+        at_least_one(l->pipeline) * at_least_one(l->chunks_per_device);
+    if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "pipeline x chunks_per_device is %llu chunks, but "
+                            "%s has %u layers",
+                            (unsigned long long)chunks, job->model->name,
+                            job->model->layers);
+    uint64_t share = at_least_one(l->data) * at_least_one(l->micro_batch);
+    if (job->training.global_batch % share != 0)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "a global batch of %u cannot be cut into data x "
+                            "micro_batch = %llu equal parts",
+                            job->training.global_batch,
+                            (unsigned long long)share);
+    node = lhi_node_find(map, "tensor");
+    if (l->tensor && job->model->heads % l->tensor != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "the %u heads of %s cannot be shared by %u",
+                            job->model->heads, job->model->name, l->tensor);
+    return check_experts(r, map, err);
+}
+
+static lh_status read_layout(reader *r, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    const lhi_node *map = lhi_node_find(r->map, "layout"), *node;
+    uint32_t outermost, sharding, target;
+    bool given;
+    if (!map)
+        return LH_OK;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, lhi_layout_keys, err));
+    LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
+    LHI_TRY(read_degree(r, map, "context", &l->context, err));
+    LHI_TRY(read_degree(r, map, "expert", &l->expert, err));
+    LHI_TRY(read_degree(r, map, "expert_tensor", &l->expert_tensor, err));
+    LHI_TRY(read_degree(r, map, "pipeline", &l->pipeline, err));
+    LHI_TRY(read_degree(r, map, "data", &l->data, err));
+    LHI_TRY(read_degree(r, map, "micro_batch", &l->micro_batch, err));
+    LHI_TRY(
+        read_degree(r, map, "chunks_per_device", &l->chunks_per_device, err));
+    LHI_TRY(read_choice(r, map, "outermost", lhi_outermost_names, &outermost,
+                        &given, err));
+    if (given)
+        l->outermost = (lh_outermost)(outermost + 1);
+    LHI_TRY(read_choice(r, map, "sharding", lhi_sharding_names, &sharding,
+                        &given, err));
+    if (given)
+        l->sharding = (lh_sharding)(sharding + 1);
+    LHI_TRY(read_choice(r, map, "framework", lhi_target_names, &target, &given,
+                        err));
+    if (given)
+        r->job->target = (lh_target)(target + 1);
+    if ((node = lhi_node_find(map, "schedule"))) {
+        r->job->schedule_line = node->line;
+        LHI_TRY(lhi_node_get_string(r->doc, node, &l->schedule, err));
+        if (r->job->training.offload_share > 0 &&
+            strcmp(l->schedule, "elastic") == 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "elastic plans shard and make again in place "
+                                "of offloading; leave training.offload out, or "
+                                "use another schedule");
+        if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
+            return lhi_fail_nomem(err);
+    }
+    if ((node = lhi_node_find(map, "sites")))
+        LHI_TRY(
+            lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
+    if ((node = lhi_node_find(map, "layers")))
+        LHI_TRY(read_layers(r, node, err));
+    if ((node = lhi_node_find(map, "mtp_chunk")))
+        LHI_TRY(read_mtp_chunk(r, node, err));
+    return check_layout(r, map, err);
+}
+
+static lh_status load_profile(reader *r, const lhi_node *node,
+                              lh_profile *profile, lh_error *err)
+{
+    const char *name, *path;
+    lhi_doc *doc;
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
+    LHI_TRY(resolve(r, node, name, &path, err));
+    LHI_TRY(add_context(r, node, lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err),
+                    err));
+    lh_status status =
+        lhi_profile_from_node(doc, doc->root, r->mem, profile, err);
+    lhi_doc_free(doc);
+    return add_context(r, node, status, err);
+}
+
+static bool is_site(const lh_job *job, const char *name)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (strcmp(job->datacenters[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Checks that some entry is for the job's model, unless there are none. */
+static lh_status check_models(reader *r, const lhi_node *node,
+                              const lh_profile *p, lh_error *err)
+{
+    const char *own = r->job->model->name ? r->job->model->name : "custom";
+    char known[256] = "", *end = known;
+    const char *last = "";
+    for (uint32_t i = 0; i < p->n_entries; i++) {
+        const char *model = p->entries[i].model;
+        if (!model || strcmp(model, own) == 0)
+            return LH_OK;
+        if (strcmp(model, last) != 0 && !strstr(known, model) &&
+            (size_t)(end - known) + strlen(model) + 3 < sizeof known)
+            end += sprintf(end, "%s%s", *known ? ", " : "", model);
+        last = model;
+    }
+    if (p->n_entries == 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "has entries of %s, and the job's model is %s", known,
+                        own);
+}
+
+/* Checks that a profile applies to this job. */
+static lh_status check_profile(reader *r, const lhi_node *node,
+                               const lh_profile *p, lh_error *err)
+{
+    if (p->model && lh_model_preset(p->model) &&
+        strcmp(p->model, r->job->model->name) != 0 &&
+        lh_model_preset(r->job->model->name))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "is of model %s, and the job's is %s", p->model,
+                            r->job->model->name);
+    LHI_TRY(check_models(r, node, p, err));
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        const char *names[] = {p->links[i].site, p->links[i].from,
+                               p->links[i].to};
+        for (size_t k = 0; k < 3; k++)
+            if (names[k] && !is_site(r->job, names[k]))
+                return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                    "link %u of the profile names datacenter "
+                                    "'%.60s', which the job does not have",
+                                    i, names[k]);
+    }
+    for (uint32_t i = 0; r->job->layout.mtp_chunk && i < p->n_entries; i++)
+        if (p->entries[i].kind == LH_PROFILE_HEAD)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "has times of a head, measured with the "
+                                "multi-token prediction modules that "
+                                "layout.mtp_chunk puts elsewhere; leave "
+                                "profile or mtp_chunk out");
+    return LH_OK;
+}
+
+/* Adopts the layers per chunk from the profile's chunk measurements, if the
+ * layout has as many chunks and does not specify its layers. */
+static lh_status use_measured_layers(reader *r, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    const lh_profile *p = r->job->profile;
+    const uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    if (l->chunk_layers || chunks == 0 || chunks > p->n_entries)
+        return LH_OK;
+    uint32_t *layers = LHI_NEW(r->mem, uint32_t, chunks);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_entries; i++) {
+        const lh_profile_entry *e = &p->entries[i];
+        if (e->kind != LH_PROFILE_CHUNK || e->n_chunks != chunks || !e->layers ||
+            layers[e->chunk])
+            continue;
+        layers[e->chunk] = e->layers;
+        sum += e->layers;
+        n++;
+    }
+    if (n < chunks || sum != r->job->model->layers)
+        return LH_OK;
+    l->chunk_layers = layers;
+    l->n_chunk_layers = n;
+    return LH_OK;
+}
+
+static lh_status read_profile(reader *r, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(r->map, "profile");
+    if (!node)
+        return LH_OK;
+    lh_profile *profile = LHI_NEW(r->mem, lh_profile, 1);
+    if (!profile)
+        return lhi_fail_nomem(err);
+    if (node->kind == LHI_MAP)
+        LHI_TRY(lhi_profile_from_node(r->doc, node, r->mem, profile, err));
+    else
+        LHI_TRY(load_profile(r, node, profile, err));
+    LHI_TRY(check_profile(r, node, profile, err));
+    r->job->profile = profile;
+    LHI_TRY(use_measured_layers(r, err));
+    return LH_OK;
+}
+
+static lh_status read_all(reader *r, lh_error *err)
+{
+    static const char *const keys[] = {"longhaul",  "model",   "training",
+                                       "framework", "cluster", "layout",
+                                       "profile",   NULL};
+    const lhi_node *node;
+    LHI_TRY(lhi_node_check_keys(r->doc, r->map, keys, err));
+    LHI_TRY(lhi_node_check_format(r->doc, r->map, "job", 1, err));
+    LHI_TRY(read_model(r, err));
+    LHI_TRY(read_training(r, err));
+    LHI_TRY(lhi_node_require(r->doc, r->map, "cluster", &node, err));
+    LHI_TRY(lhi_cluster_from_node(r->doc, node, r->mem, r->job, err));
+    LHI_TRY(read_layout(r, err));
+    if ((node = lhi_node_find(r->map, "framework")))
+        LHI_TRY(lhi_framework_from_node(r->doc, node, r->mem, r->job, err));
+    else
+        lhi_framework_apply_target(r->job);
+    return read_profile(r, err);
+}
+
+/* Returns the default for dropout: true for GPT-2 and GPT-3, and for other
+ * models with layer norm, except Falcon. */
+bool lhi_model_uses_dropout(const lh_model *model)
+{
+    return model->norm == LH_NORM_LAYER && !model->parallel_block;
+}
+
+double lhi_job_dropout(const lh_job *job)
+{
+    const lh_training *t = &job->training;
+    if (!lhi_job_uses_dropout(job))
+        return 0;
+    return t->dropout_rate > 0 ? t->dropout_rate : 0.1; /* GPT-2's */
+}
+
+double lhi_job_balance_loss(const lh_job *job)
+{
+    if (job->training.balance_loss_given || !job->model->experts)
+        return job->training.balance_loss;
+    return job->model->router == LH_ROUTER_SIGMOID ? 0.0001 : 0.01;
+}
+
+double lhi_job_balance_bias(const lh_job *job)
+{
+    if (job->training.balance_bias_given || !job->model->experts ||
+        job->model->router != LH_ROUTER_SIGMOID)
+        return job->training.balance_bias;
+    return 0.001;
+}
+
+bool lhi_job_uses_dropout(const lh_job *job)
+{
+    return job->training.dropout_given ? job->training.dropout
+                                       : lhi_model_uses_dropout(job->model);
+}
+
+lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
+                            const char *folder, lh_job **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    owned_job *held = mem ? LHI_NEW(mem, owned_job, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!held || !(held->job.name = lhi_arena_strdup(mem, doc->file)))
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        reader r = {.doc = doc,
+                    .map = map,
+                    .folder = folder,
+                    .mem = mem,
+                    .job = &held->job,
+                    .files = held->files};
+        held->job.files = held->files;
+        status = read_all(&r, err);
+    }
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    held->mem = mem;
+    *out = &held->job;
+    return LH_OK;
+}
+
+lh_status lh_job_parse(const char *text, size_t len, const char *name,
+                       const char *folder, lh_job **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_JOB, &doc, err));
+    lh_status status = lhi_job_from_node(doc, doc->root, folder, out, err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+lh_status lh_job_read(const char *path, lh_job **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_JOB, &doc, err));
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+    char *folder = lhi_arena_strndup(doc->mem, path, len);
+    lh_status status = folder
+                           ? lhi_job_from_node(doc, doc->root, folder, out, err)
+                           : lhi_fail_nomem(err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+void lh_job_free(lh_job *job)
+{
+    if (job)
+        lhi_arena_free(((owned_job *)(void *)job)->mem);
+}

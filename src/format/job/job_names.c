@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of a job's keys and enum values in its file. */
+#include "format/job/parse.h"
+
+#include "base/fail.h"
+
+#include <string.h>
+
+const char *const lhi_training_keys[] = {"global_batch", "sequence",
+                                         "precision",    "optimizer",
+                                         "zero",         "recompute",
+                                         "rings",        "dispatcher",
+                                         "dropout",      "balance_loss",
+                                         "balance_bias", "expert_capacity",
+                                         "offload",      NULL};
+const char *const lhi_offload_keys[] = {"layers", "storage_gbps", NULL};
+const char *const lhi_layout_keys[] = {
+    "tensor",    "context",   "expert",      "expert_tensor",
+    "pipeline",  "data",      "micro_batch", "chunks_per_device",
+    "outermost", "sharding",  "schedule",    "sites",
+    "layers",    "mtp_chunk", "framework",   NULL};
+const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
+const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
+const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
+const char *const lhi_chosen_recompute_names[] = {
+    "none", "selective", "full", "modules", "operations", NULL};
+const char *const lhi_module_names[] = {
+    "core_attn", "layernorm", "moe_act",        "mla_up_proj",
+    "mlp",       "moe",       "shared_experts", NULL};
+const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
+const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
+                                          NULL};
+const char *const lhi_target_names[] = {"longhaul", "megatron", "torchtitan",
+                                        "pytorch", NULL};
+const char *const lhi_dispatcher_names[] = {"alltoall", "deepep", NULL};
+
+const char *lh_precision_name(lh_precision precision)
+{
+    return lhi_precision_names[precision];
+}
+
+const char *lh_optimizer_name(lh_optimizer optimizer)
+{
+    return lhi_optimizer_names[optimizer];
+}
+
+const char *lh_recompute_name(lh_recompute recompute)
+{
+    return lhi_chosen_recompute_names[recompute];
+}
+
+const char *lh_module_name(lh_module module)
+{
+    return lhi_module_names[module];
+}
+
+const char *lh_outermost_name(lh_outermost outermost)
+{
+    return outermost == LH_OUTERMOST_ANY ? "any"
+                                         : lhi_outermost_names[outermost - 1];
+}
+
+const char *lh_target_name(lh_target target)
+{
+    return target == LH_TARGET_ANY ? "any" : lhi_target_names[target - 1];
+}
+
+lh_status lh_target_find(const char *name, lh_target *target, lh_error *err)
+{
+    for (int i = 0; lhi_target_names[i]; i++)
+        if (strcmp(lhi_target_names[i], name) == 0) {
+            *target = (lh_target)(i + 1);
+            return LH_OK;
+        }
+    return lhi_fail(err, LH_EINVAL,
+                    "nothing that runs plans is called '%.60s'; there are "
+                    "longhaul, megatron, torchtitan and pytorch",
+                    name);
+}
+
+const char *lh_sharding_name(lh_sharding sharding)
+{
+    return sharding == LH_SHARDING_ANY ? "any"
+                                       : lhi_sharding_names[sharding - 1];
+}

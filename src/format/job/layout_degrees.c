@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Relations between the degrees of a layout. */
+#include "format/job/parse.h"
+
+uint32_t lh_layout_expert_tensor(const lh_layout *layout)
+{
+    if (layout->expert_tensor)
+        return layout->expert_tensor;
+    return layout->expert > 1 ? 1 : layout->tensor;
+}
+
+uint64_t lh_layout_expert_block(const lh_layout *layout)
+{
+    return (uint64_t)layout->expert * lh_layout_expert_tensor(layout);
+}
+
+double lhi_layout_count_params(const lh_model *m, const lh_layout *l, uint32_t first,
+                         uint32_t n_layers)
+{
+    const lh_layer_params p = lh_model_range_params(m, first, n_layers);
+    return (double)(p.total - p.experts) / l->tensor +
+           (double)p.experts / (double)lh_layout_expert_block(l);
+}
+
+double lhi_layout_count_all_params(const lh_model *m, const lh_layout *l)
+{
+    const lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
+    const double layers = (double)lh_model_range_params(m, 0, m->layers).total;
+    const double experts = (double)last.experts * m->mtp_layers;
+    const double others = (double)lh_model_params(m) - layers +
+                          (double)lh_model_mtp_params(m) - experts;
+    return lhi_layout_count_params(m, l, 0, m->layers) + others / l->tensor +
+           experts / (double)lh_layout_expert_block(l);
+}
+
+uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor, uint32_t *multiple)
+{
+    uint32_t by = 128;
+    while (by > 8 && vocab % ((uint64_t)by * tensor) != 0)
+        by /= 2;
+    if (vocab % ((uint64_t)by * tensor) != 0)
+        by = 128;
+    const uint64_t each = (uint64_t)by * tensor;
+    *multiple = by;
+    return (uint32_t)((vocab + each - 1) / each * each);
+}
+
+uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor)
+{
+    uint32_t multiple;
+    if (job->target != LH_TARGET_MEGATRON &&
+        job->framework.preset != LH_FRAMEWORK_MEGATRON)
+        return job->model->vocab;
+    return lhi_megatron_padded_vocab(job->model->vocab, tensor, &multiple);
+}

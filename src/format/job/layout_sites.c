@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sites` of a layout: the datacenters of its replicas and stages. */
+#include "format/job/parse.h"
+
+#include <string.h>
+
+/* The reader's state. */
+typedef struct reader {
+    const lhi_doc *doc;
+    const lh_job *job;
+    lhi_arena *mem;
+    bool complete; /* no number may be missing */
+    uint32_t n_parts;
+    lh_layout *layout;
+} reader;
+
+static lh_status find_datacenter(const reader *r, const lhi_node *node,
+                                 uint32_t *out, lh_error *err)
+{
+    const char *name;
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
+    for (uint32_t i = 0; i < r->job->n_datacenters; i++)
+        if (strcmp(r->job->datacenters[i].name, name) == 0) {
+            *out = i;
+            return LH_OK;
+        }
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "no datacenter '%.60s' is listed", name);
+}
+
+static lh_status read_count(const reader *r, const lhi_node *map,
+                            const char *key, uint32_t *out, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    if (!node && !r->complete)
+        return LH_OK;
+    LHI_TRY(lhi_node_require(r->doc, map, key, &node, err));
+    return lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err);
+}
+
+/* Reads a datacenter's name, or a map with the name and the number of stages.
+ */
+static lh_status read_part(const reader *r, const lhi_node *node,
+                           lh_site_stages *out, lh_error *err)
+{
+    static const char *const keys[] = {"datacenter", "stages", NULL};
+    const lhi_node *name = node;
+    if (node->kind == LHI_MAP || r->complete) {
+        LHI_TRY(lhi_node_check_keys(r->doc, node, keys, err));
+        LHI_TRY(lhi_node_require(r->doc, node, "datacenter", &name, err));
+        LHI_TRY(read_count(r, node, "stages", &out->stages, err));
+    }
+    return find_datacenter(r, name, &out->datacenter, err);
+}
+
+static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
+                            lh_error *err)
+{
+    static const char *const keys[] = {"replicas", "pipeline", NULL};
+    const lhi_node *list;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, err));
+    LHI_TRY(read_count(r, map, "replicas", &out->replicas, err));
+    LHI_TRY(lhi_node_require(r->doc, map, "pipeline", &list, err));
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
+    if (!list->n_items)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "must name a datacenter at least");
+    if (list->n_items > LHI_MAX_PIPELINE_SEGMENTS - r->n_parts)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "more than %d datacenters in all groups together",
+                            LHI_MAX_PIPELINE_SEGMENTS);
+    r->n_parts += list->n_items;
+    lh_site_stages *parts = LHI_NEW(r->mem, lh_site_stages, list->n_items);
+    if (!parts)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        LHI_TRY(read_part(r, node, &parts[node->index], err));
+        for (uint32_t i = 0; i < node->index; i++)
+            if (parts[i].datacenter == parts[node->index].datacenter)
+                return lhi_doc_fail(
+                    r->doc, node, err, LH_EINPUT,
+                    "datacenter '%s' is there twice; a pipeline goes through "
+                    "each once",
+                    r->job->datacenters[parts[i].datacenter].name);
+    }
+    out->n_parts = list->n_items;
+    out->parts = parts;
+    return LH_OK;
+}
+
+/* ---- consistency of the numbers ---- */
+
+/* Checks that `sum`, plus at least 1 for each of `open` missing numbers, fits
+ * the total `all`, which is 0 if unspecified. Derives `all` if nothing is
+ * missing. */
+static lh_status check_total(const reader *r, const lhi_node *node, const char *what,
+                        uint64_t sum, uint32_t open, const char *key,
+                        uint32_t *all, lh_error *err)
+{
+    if (sum + open > LHI_MAX_DEGREE)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "more than %d %s",
+                            LHI_MAX_DEGREE, what);
+    if (!*all && !open)
+        *all = (uint32_t)sum;
+    if (!*all || (open ? sum + open <= *all : sum == *all))
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%llu %s%s, but %s is %u",
+                        (unsigned long long)(sum + open), what,
+                        open ? " at least" : " in all", key, *all);
+}
+
+static lh_status check_stages(reader *r, const lhi_node *list,
+                              const lh_sites *sites, lh_error *err)
+{
+    for (const lhi_node *map = list->first; map; map = map->next) {
+        const lh_site_group *group = &sites->groups[map->index];
+        uint64_t sum = 0;
+        uint32_t open = 0;
+        for (uint32_t i = 0; i < group->n_parts; i++) {
+            sum += group->parts[i].stages;
+            open += !group->parts[i].stages;
+        }
+        LHI_TRY(check_total(r, lhi_node_find(map, "pipeline"), "stages", sum, open,
+                       "pipeline", &r->layout->pipeline, err));
+    }
+    return LH_OK;
+}
+
+static lh_status check_replicas(reader *r, const lhi_node *list,
+                                const lh_sites *sites, lh_error *err)
+{
+    uint64_t sum = 0;
+    uint32_t open = 0;
+    for (uint32_t g = 0; g < sites->n_groups; g++) {
+        sum += sites->groups[g].replicas;
+        open += !sites->groups[g].replicas;
+    }
+    return check_total(r, list, "replicas", sum, open, "data", &r->layout->data,
+                  err);
+}
+
+static bool has_missing_counts(const lh_sites *sites)
+{
+    for (uint32_t g = 0; g < sites->n_groups; g++) {
+        const lh_site_group *group = &sites->groups[g];
+        if (!group->replicas)
+            return true;
+        for (uint32_t i = 0; i < group->n_parts; i++)
+            if (!group->parts[i].stages)
+                return true;
+    }
+    return false;
+}
+
+/* Rejects missing numbers where groups share a datacenter: the search does not
+ * divide it between groups. */
+static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
+                              const lh_sites *sites, lh_error *err)
+{
+    bool used[LH_MAX_DATACENTERS] = {false};
+    for (uint32_t g = 0; g < sites->n_groups; g++)
+        for (uint32_t i = 0; i < sites->groups[g].n_parts; i++) {
+            uint32_t dc = sites->groups[g].parts[i].datacenter;
+            if (used[dc] && has_missing_counts(sites))
+                return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                                    "datacenter '%s' is in two groups; then "
+                                    "give all 'replicas' and 'stages'",
+                                    r->job->datacenters[dc].name);
+            used[dc] = true;
+        }
+    return LH_OK;
+}
+
+/* Derives the outermost dimension if it is not given. */
+static lh_status check_outermost(reader *r, const lhi_node *list,
+                                 const lh_sites *sites, lh_error *err)
+{
+    bool crosses = false, fits;
+    for (uint32_t g = 0; g < sites->n_groups; g++)
+        crosses = crosses || sites->groups[g].n_parts > 1;
+    switch (r->layout->outermost) {
+    case LH_OUTERMOST_PIPELINE:
+        fits = sites->n_groups == 1;
+        break;
+    case LH_OUTERMOST_DATA:
+        fits = !crosses;
+        break;
+    case LH_OUTERMOST_MIXED:
+        fits = sites->n_groups > 1 && crosses;
+        break;
+    default:
+        fits = true;
+        r->layout->outermost = sites->n_groups == 1 ? LH_OUTERMOST_PIPELINE
+                               : crosses            ? LH_OUTERMOST_MIXED
+                                                    : LH_OUTERMOST_DATA;
+        break;
+    }
+    if (fits)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                        "outermost is %s, but here %s %u group%s, %s",
+                        lh_outermost_name(r->layout->outermost),
+                        sites->n_groups == 1 ? "is" : "are", sites->n_groups,
+                        sites->n_groups == 1 ? "" : "s",
+                        crosses ? "with pipelines over several datacenters"
+                                : "each in one datacenter");
+}
+
+lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
+                              const lh_job *job, bool complete, lhi_arena *mem,
+                              lh_layout *layout, lh_error *err)
+{
+    reader r = {.doc = doc,
+                .job = job,
+                .mem = mem,
+                .complete = complete,
+                .layout = layout};
+    LHI_TRY(lhi_node_check_list(doc, list, err));
+    if (!list->n_items)
+        return lhi_doc_fail(doc, list, err, LH_EINPUT,
+                            "must hold a group at least");
+    lh_sites *sites = LHI_NEW(mem, lh_sites, 1);
+    lh_site_group *groups = LHI_NEW(mem, lh_site_group, list->n_items);
+    if (!sites || !groups)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *map = list->first; map; map = map->next)
+        LHI_TRY(read_group(&r, map, &groups[map->index], err));
+    *sites = (lh_sites){list->n_items, groups};
+    LHI_TRY(check_stages(&r, list, sites, err));
+    LHI_TRY(check_replicas(&r, list, sites, err));
+    LHI_TRY(check_shared_datacenters(&r, list, sites, err));
+    LHI_TRY(check_outermost(&r, list, sites, err));
+    layout->sites = sites;
+    return LH_OK;
+}
+
+/* ---- writing ---- */
+
+static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
+{
+    const char *name = job->datacenters[part->datacenter].name;
+    if (!part->stages)
+        return json_string(name);
+    return json_pack("{s:s, s:I}", "datacenter", name, "stages",
+                     (json_int_t)part->stages);
+}
+
+static json_t *group_to_json(const lh_job *job, const lh_site_group *group)
+{
+    json_t *map = json_object(), *list = json_array();
+    bool ok = map && list;
+    if (ok && group->replicas)
+        ok = lhi_json_set(map, "replicas", json_integer(group->replicas));
+    for (uint32_t i = 0; ok && i < group->n_parts; i++)
+        ok = json_array_append_new(list, part_to_json(job, &group->parts[i])) ==
+             0;
+    ok = ok && json_object_set(map, "pipeline", list) == 0;
+    json_decref(list);
+    return lhi_json_finish(map, ok);
+}
+
+json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites)
+{
+    json_t *list = json_array();
+    for (uint32_t g = 0; list && g < sites->n_groups; g++)
+        if (json_array_append_new(list,
+                                  group_to_json(job, &sites->groups[g])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counting a model's parameters. Every term is a weight matrix or vector of the
+ * model's published reference code; tests/unit/test_spec_model.c compares the
+ * sums with the published totals. */
+#include "format/job/parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+double lh_model_rope_theta(const lh_model *model)
+{
+    return model->rope_theta ? model->rope_theta : 10000;
+}
+
+double lh_model_norm_epsilon(const lh_model *model)
+{
+    return model->norm_epsilon > 0 ? model->norm_epsilon : 1e-5;
+}
+
+uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
+{
+    const uint32_t n = model->full_interval;
+    if (layer < model->window_first_layer || (n && layer % n == n - 1))
+        return 0;
+    return model->sliding_window;
+}
+
+bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
+{
+    if (model->experts == 0 || layer < model->dense_layers ||
+        layer % model->moe_interval != model->moe_phase)
+        return false;
+    for (uint32_t i = 0; i < model->n_dense_list; i++)
+        if (model->dense_list[i] == layer)
+            return false;
+    return true;
+}
+
+uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
+                             uint32_t n_layers)
+{
+    uint32_t n = 0;
+    for (uint32_t i = first; i < first + n_layers; i++)
+        n += lh_model_layer_is_moe(model, i);
+    return n;
+}
+
+/* Attention by Vaswani et al. (arXiv:1706.03762), with grouped-query attention
+ * (Ainslie et al., arXiv:2305.13245): queries and output for `heads`, keys and
+ * values for `kv_heads`. */
+static uint64_t count_attention_params(const lh_model *m)
+{
+    uint64_t h = m->hidden;
+    uint64_t q = (uint64_t)m->heads * m->head_dim;
+    uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
+    uint64_t n = h * (q + kv) + q * h;
+    if (m->qkv_bias)
+        n += q + kv;
+    if (m->output_bias)
+        n += h;
+    if (m->qk_norm)
+        n += 2 * (uint64_t)m->head_dim;
+    if (m->attention_sinks)
+        n += m->heads;
+    return n;
+}
+
+/* Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434) equations 9-19:
+ * down-projections to the latents (with the shared rotary key beside the latent
+ * of keys and values), a norm on each latent, up-projections, output. */
+static uint64_t count_latent_attention_params(const lh_model *m)
+{
+    uint64_t h = m->hidden, heads = m->heads;
+    uint64_t qk = (uint64_t)m->qk_nope_head_dim + m->qk_rope_head_dim;
+    uint64_t ql = m->q_lora_rank, kvl = m->kv_lora_rank;
+    uint64_t n = ql ? h * ql + ql + ql * heads * qk : h * heads * qk;
+    n += h * (kvl + m->qk_rope_head_dim) + kvl;
+    n += kvl * heads * ((uint64_t)m->qk_nope_head_dim + m->v_head_dim);
+    n += heads * m->v_head_dim * h;
+    if (m->qkv_bias)
+        n += ql + kvl + m->qk_rope_head_dim;
+    if (m->output_bias)
+        n += h;
+    return n;
+}
+
+static uint64_t norm_params(const lh_model *m)
+{
+    return (uint64_t)m->hidden * (m->norm == LH_NORM_LAYER ? 2 : 1);
+}
+
+/* Two matrices, or three where gated (SwiGLU: Shazeer, arXiv:2002.05202). */
+static uint64_t mlp_params(const lh_model *m, uint64_t width)
+{
+    uint64_t in = m->gated ? 2 : 1;
+    uint64_t n = (in + 1) * m->hidden * width;
+    if (m->mlp_bias)
+        n += in * width + m->hidden;
+    return n;
+}
+
+lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
+{
+    lh_layer_params p = {0};
+    uint64_t idle = 0; /* parameters of experts that one token does not use */
+    p.attention = m->kv_lora_rank ? count_latent_attention_params(m) : count_attention_params(m);
+    p.norms = (m->parallel_block ? 1 : 2) * norm_params(m);
+    if (lh_model_layer_is_moe(m, layer)) {
+        uint64_t one = mlp_params(m, m->expert_ffn);
+        if (m->shared_expert_ffn)
+            p.mlp = mlp_params(m, m->shared_expert_ffn) +
+                    (m->shared_expert_gate ? m->hidden : 0);
+        p.router =
+            ((uint64_t)m->hidden + (m->router_bias ? 1 : 0)) * m->experts;
+        p.experts = one * m->experts;
+        idle = one * (m->experts - m->experts_per_token);
+    } else {
+        p.mlp = mlp_params(m, m->ffn);
+    }
+    p.total = p.attention + p.norms + p.mlp + p.router + p.experts;
+    p.active = p.total - idle;
+    return p;
+}
+
+lh_layer_params lh_model_range_params(const lh_model *model, uint32_t first,
+                                      uint32_t n_layers)
+{
+    lh_layer_params sum = {0};
+    for (uint32_t i = first; i < first + n_layers; i++) {
+        lh_layer_params p = lh_model_layer_params(model, i);
+        sum.attention += p.attention;
+        sum.norms += p.norms;
+        sum.mlp += p.mlp;
+        sum.router += p.router;
+        sum.experts += p.experts;
+        sum.total += p.total;
+        sum.active += p.active;
+    }
+    return sum;
+}
+
+uint64_t lh_model_embedding_params(const lh_model *model)
+{
+    return (uint64_t)model->hidden * model->vocab +
+           (uint64_t)model->hidden * model->positions;
+}
+
+uint64_t lh_model_head_params(const lh_model *model)
+{
+    return norm_params(model) + (uint64_t)model->hidden * model->vocab;
+}
+
+/* DeepSeek-V3 (arXiv:2412.19437) equation 21: a module normalises the hidden
+ * state and the next token's embedding, combines them with a 2h x h matrix, and
+ * passes them through one layer like the model's last, and a norm. */
+uint64_t lh_model_mtp_params(const lh_model *m)
+{
+    uint64_t h = m->hidden;
+    if (m->mtp_layers == 0)
+        return 0;
+    uint64_t one = 3 * norm_params(m) + 2 * h * h +
+                   lh_model_layer_params(m, m->layers - 1).total;
+    return one * m->mtp_layers;
+}
+
+static uint64_t count_params_outside_layers(const lh_model *m)
+{
+    uint64_t n = lh_model_embedding_params(m) + lh_model_head_params(m);
+    return m->tied_embeddings ? n - (uint64_t)m->hidden * m->vocab : n;
+}
+
+uint64_t lh_model_params(const lh_model *model)
+{
+    return count_params_outside_layers(model) +
+           lh_model_range_params(model, 0, model->layers).total;
+}
+
+uint64_t lh_model_active_params(const lh_model *model)
+{
+    return count_params_outside_layers(model) +
+           lh_model_range_params(model, 0, model->layers).active;
+}
+
+/* Returns an upper bound on the number of parameters, small enough that no sum
+ * above overflows in bytes. */
+static double bound_params(const lh_model *m)
+{
+    double h = m->hidden, heads = m->heads;
+    double qk = (double)m->qk_nope_head_dim + m->qk_rope_head_dim;
+    double attention = h * m->head_dim * (2 * heads + 2 * (double)m->kv_heads);
+    if (m->kv_lora_rank)
+        attention = (m->q_lora_rank ? m->q_lora_rank * (h + heads * qk)
+                                    : h * heads * qk) +
+                    m->kv_lora_rank * (h + heads * (qk + m->v_head_dim)) +
+                    h * m->qk_rope_head_dim + heads * m->v_head_dim * h;
+    double widths = (double)m->ffn + m->shared_expert_ffn +
+                    (double)m->experts * ((double)m->expert_ffn + 1);
+    /* Vectors: biases and norms, each no longer than a matrix's width. */
+    double layer = 2 * (attention + 3 * h * widths) + 16 * h + 2 * h * h;
+    return layer * ((double)m->layers + m->mtp_layers) +
+           h * (2 * (double)m->vocab + m->positions);
+}
+
+static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
+                            const char *text, lh_error *err)
+{
+    return lhi_doc_fail(doc, map, err, LH_EINPUT, "%s", text);
+}
+
+static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
+                              const lh_model *m, lh_error *err)
+{
+    if (!m->experts || (!m->expert_groups && !m->groups_per_token))
+        return LH_OK;
+    if (!m->expert_groups || m->experts % m->expert_groups != 0)
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u experts cannot be in %u groups of equal size",
+                            m->experts, m->expert_groups);
+    uint64_t reach =
+        (uint64_t)m->groups_per_token * (m->experts / m->expert_groups);
+    if (m->groups_per_token > m->expert_groups || reach < m->experts_per_token)
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u of %u groups of experts per token have not the "
+                            "%u experts that it passes",
+                            m->groups_per_token, m->expert_groups,
+                            m->experts_per_token);
+    return LH_OK;
+}
+
+static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
+                               const lh_model *m, lh_error *err)
+{
+    uint32_t n_moe = lh_model_moe_layers(m, 0, m->layers);
+    if (m->experts && n_moe == 0)
+        return fail_model(doc, at, "there are experts, but no layer has any",
+                          err);
+    if (m->experts && m->expert_ffn == 0)
+        return fail_model(doc, at, "experts have no width", err);
+    if (m->experts &&
+        (m->experts_per_token == 0 || m->experts_per_token > m->experts))
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u experts per token, of %u experts",
+                            m->experts_per_token, m->experts);
+    LHI_TRY(check_groups(doc, at, m, err));
+    if (n_moe < m->layers && m->ffn == 0)
+        return fail_model(doc, at, "dense layers have no MLP width", err);
+    return LH_OK;
+}
+
+lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
+                          const lh_model *m, lh_error *err)
+{
+    if (m->kv_heads == 0 || m->heads % m->kv_heads != 0)
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u heads cannot share %u key-value heads equally",
+                            m->heads, m->kv_heads);
+    if (m->kv_lora_rank && (m->qk_nope_head_dim == 0 ||
+                            m->qk_rope_head_dim == 0 || m->v_head_dim == 0))
+        return fail_model(doc, at,
+                          "latent attention (kv_lora_rank) needs "
+                          "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
+                          err);
+    if (m->parallel_block && (m->experts || m->mtp_layers))
+        return fail_model(doc, at,
+                          "layers with a parallel_block have one dense MLP: "
+                          "leave experts and mtp_layers out",
+                          err);
+    LHI_TRY(check_experts(doc, at, m, err));
+    if (bound_params(m) > 0x1p50)
+        return fail_model(
+            doc, at, "more parameters than can be counted here (2^50)", err);
+    return LH_OK;
+}

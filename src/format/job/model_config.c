@@ -1,0 +1,753 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models from Hugging Face config.json files.
+ *
+ * The meaning of a key, and of its absence, follows the family's configuration
+ * class in transformers (configuration_*.py, version 4.57). A multimodal file
+ * nests the language model under text_config, written as a difference from the
+ * class: there, absent sizes default to the class's. A file for a single model
+ * must specify its sizes. */
+#include "format/job/parse.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The families with different keys. */
+typedef enum style {
+    LLAMA,
+    MISTRAL,
+    MIXTRAL,
+    QWEN2,
+    QWEN3,
+    QWEN2_MOE,
+    QWEN3_MOE,
+    DEEPSEEK,
+    GLM4_MOE,
+    GPT_OSS,
+    GPT2,
+    FALCON,
+} style;
+
+/* The sizes of a configuration class. */
+typedef struct family {
+    const char *type; /* model_type */
+    style style;
+    uint32_t vocab, hidden, ffn, layers, heads, kv_heads;
+} family;
+
+static const family families[] = {
+    {"llama", LLAMA, 32000, 4096, 11008, 32, 32, 32},
+    {"mistral", MISTRAL, 32000, 4096, 14336, 32, 32, 8},
+    {"mixtral", MIXTRAL, 32000, 4096, 14336, 32, 32, 8},
+    {"qwen2", QWEN2, 151936, 4096, 22016, 32, 32, 32},
+    {"qwen2_vl", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen2_vl_text", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen2_5_vl", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen2_5_vl_text", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen3", QWEN3, 151936, 4096, 22016, 32, 32, 32},
+    {"qwen3_vl_text", QWEN3, 151936, 4096, 22016, 32, 32, 32},
+    {"qwen2_moe", QWEN2_MOE, 151936, 2048, 5632, 24, 16, 16},
+    {"qwen3_moe", QWEN3_MOE, 151936, 2048, 6144, 24, 32, 4},
+    {"qwen3_vl_moe_text", QWEN3_MOE, 151936, 2048, 5632, 24, 16, 16},
+    {"deepseek_v2", DEEPSEEK, 32000, 4096, 11008, 32, 32, 32},
+    {"deepseek_v3", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+    {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+    {"glm4_moe", GLM4_MOE, 151552, 4096, 10944, 46, 96, 8},
+    {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
+    {"gpt2", GPT2, 50257, 768, 3072, 12, 12, 12},
+    {"falcon", FALCON, 65024, 4544, 18176, 32, 71, 1},
+};
+
+static const char *const family_names =
+    "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
+    "deepseek_v3, glm4_moe, gpt_oss, gpt2, falcon";
+
+/* The reader's state. */
+typedef struct reader {
+    const lhi_doc *doc;
+    const lhi_node *map;   /* the language model's map */
+    const lhi_node *outer; /* the file's root; equals `map` unless nested */
+    const family *family;
+    lhi_arena *mem;
+    lh_model model;
+} reader;
+
+/* Marks a mandatory key. */
+#define REQUIRED UINT32_MAX
+
+/* Reads the number `key`; uses `absent` if it is missing or null. */
+static lh_status read_number(const reader *r, const char *key, uint32_t most,
+                             uint32_t absent, uint32_t *out, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(r->map, key);
+    if (node && !lhi_node_is_null(node))
+        return lhi_node_get_u32(r->doc, node, 0, most, out, err);
+    if (absent == REQUIRED)
+        return node ? lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                   "must be a whole number, not null")
+                    : lhi_node_require(r->doc, r->map, key, &node, err);
+    *out = absent;
+    return LH_OK;
+}
+
+/* Reads a size: not 0, and optional only where the class provides a default. */
+static lh_status read_size(const reader *r, const char *key, uint32_t most,
+                           uint32_t class_has, uint32_t *out, lh_error *err)
+{
+    bool nested = r->map != r->outer;
+    LHI_TRY(read_number(r, key, most, nested && class_has ? class_has : REQUIRED,
+                        out, err));
+    if (*out == 0)
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EINPUT,
+                            "must not be 0");
+    return LH_OK;
+}
+
+static lh_status read_flag(const reader *r, const lhi_node *map,
+                           const char *key, bool *out, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    if (!node || lhi_node_is_null(node))
+        return LH_OK;
+    return lhi_node_get_bool(r->doc, node, out, err);
+}
+
+static lh_status find_family(reader *r, lh_error *err)
+{
+    const lhi_node *text = lhi_node_find(r->outer, "text_config"), *node;
+    const char *type;
+    r->map = r->outer;
+    if (text && !lhi_node_is_null(text)) {
+        LHI_TRY(lhi_node_check_map(r->doc, text, err));
+        r->map = text;
+    }
+    if (!(node = lhi_node_find(r->map, "model_type")))
+        LHI_TRY(lhi_node_require(r->doc, r->outer, "model_type", &node, err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &type, err));
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (strcmp(families[i].type, type) == 0) {
+            r->family = &families[i];
+            return LH_OK;
+        }
+    return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                        "family '%.60s' is not known; known are %s; another "
+                        "can be written as a map (docs/formats/job.md)",
+                        type, family_names);
+}
+
+/* Reads "rope_theta", or its value in "rope_parameters", as transformers 5
+ * writes it, where "10000.0" counts as an integer. The default is 10000, in
+ * lh_model expressed as unspecified; two classes differ. */
+static lh_status read_rope_theta(reader *r, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(r->map, "rope_theta");
+    const lhi_node *more = lhi_node_find(r->map, "rope_parameters");
+    double theta;
+    if (r->family->style == MIXTRAL)
+        r->model.rope_theta = 1000000;
+    else if (r->family->style == GPT_OSS)
+        r->model.rope_theta = 150000;
+    if (!node && more && more->kind == LHI_MAP)
+        node = lhi_node_find(more, "rope_theta");
+    if (!node || lhi_node_is_null(node))
+        return LH_OK;
+    LHI_TRY(lhi_node_get_number(r->doc, node, 1, INT32_MAX, &theta, err));
+    if (theta != floor(theta))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a whole number, as no program takes "
+                            "others for it");
+    r->model.rope_theta = (uint32_t)theta;
+    return LH_OK;
+}
+
+/* Reads the norms' epsilon. 1e-5 is the default of lh_model and is not stored.
+ */
+static lh_status read_epsilon(reader *r, lh_error *err)
+{
+    const style s = r->family->style;
+    const bool layer_norm = s == GPT2 || s == FALCON;
+    const lhi_node *node = lhi_node_find(
+        r->map, layer_norm ? "layer_norm_epsilon" : "rms_norm_eps");
+    double epsilon = layer_norm || s == MIXTRAL || s == GLM4_MOE || s == GPT_OSS
+                         ? 1e-5
+                         : 1e-6;
+    if (node && !lhi_node_is_null(node))
+        LHI_TRY(lhi_node_get_number(r->doc, node, LHI_MIN_EPSILON,
+                               LHI_MAX_EPSILON, &epsilon, err));
+    r->model.norm_epsilon = epsilon == 1e-5 ? 0 : epsilon;
+    return LH_OK;
+}
+
+/* Reads keys that lh_model does not represent; all kinds of GeLU cost the same.
+ */
+static lh_status read_unmodelled(reader *r, lh_error *err)
+{
+    const style s = r->family->style;
+    const lhi_config_class class_has = {
+        .activation = s == GPT2     ? "activation_function"
+                      : s == FALCON ? "activation"
+                                    : "hidden_act",
+        .function = s == GPT2 ? "gelu_new" : s == FALCON ? "gelu" : NULL,
+        .rotary = s != GPT2,
+        .rotary_fraction = s == GLM4_MOE ? 0.5 : 1};
+    return lhi_config_find_unmodelled(r->doc, r->map, &class_has, r->mem,
+                                 &r->model.unsupported_keys, err);
+}
+
+static lh_status read_sizes(reader *r, lh_error *err)
+{
+    const family *f = r->family;
+    lh_model *m = &r->model;
+    bool nested = r->map != r->outer;
+    LHI_TRY(
+        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+    LHI_TRY(
+        read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(read_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
+                      &m->layers, err));
+    LHI_TRY(read_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
+                      &m->heads, err));
+    LHI_TRY(
+        read_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
+    LHI_TRY(read_number(r, "num_key_value_heads", LHI_MAX_WIDTH,
+                        nested ? f->kv_heads : m->heads, &m->kv_heads, err));
+    LHI_TRY(read_rope_theta(r, err));
+    LHI_TRY(read_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
+                      err));
+    return read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+                     err);
+}
+
+static lh_status read_head_dim(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    const style s = r->family->style;
+    uint32_t class_has = s == QWEN3 ? 128 : s == GPT_OSS ? 64 : 0;
+    LHI_TRY(read_number(r, "head_dim", LHI_MAX_WIDTH, class_has, &m->head_dim,
+                        err));
+    if (m->head_dim)
+        return LH_OK;
+    if (m->hidden % m->heads != 0)
+        return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
+                            "hidden_size %u is no multiple of "
+                            "num_attention_heads %u, and there is no head_dim",
+                            m->hidden, m->heads);
+    m->head_dim = m->hidden / m->heads;
+    return LH_OK;
+}
+
+static lh_status read_biases(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool bias = false;
+    switch (r->family->style) {
+    case QWEN2: /* in the code, not in the file */
+        m->qkv_bias = true;
+        return LH_OK;
+    case QWEN2_MOE:
+        m->qkv_bias = true;
+        return read_flag(r, r->map, "qkv_bias", &m->qkv_bias, err);
+    case MISTRAL:
+    case MIXTRAL:
+        return LH_OK;
+    case LLAMA:
+        LHI_TRY(read_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
+        break;
+    case QWEN3:
+    case QWEN3_MOE:
+        m->qk_norm = true;
+        break;
+    case GLM4_MOE: /* queries, keys and values only */
+        LHI_TRY(read_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
+        return read_flag(r, r->map, "attention_bias", &m->qkv_bias, err);
+    case GPT_OSS: /* its experts and router always have biases */
+        m->mlp_bias = m->router_bias = m->attention_sinks = true;
+        bias = true;
+        break;
+    case DEEPSEEK:
+    case GPT2:
+    case FALCON:
+        break;
+    }
+    LHI_TRY(read_flag(r, r->map, "attention_bias", &bias, err));
+    m->qkv_bias = m->output_bias = bias;
+    return LH_OK;
+}
+
+/* Token routing, by the keys of classes with a choice, or their defaults if
+ * absent. One group means no grouping. */
+typedef struct routing {
+    bool normalized;
+    double scale;
+    uint32_t groups, chosen;
+} routing;
+
+/* Checks for greedy routing: DeepSeek-V2-Lite defines groups, but disables
+ * them. */
+static bool is_greedy(const reader *r)
+{
+    const lhi_node *node = lhi_node_find(r->map, "topk_method");
+    const char *method = "";
+    lh_error err;
+    return node && !lhi_node_is_null(node) &&
+           lhi_node_get_string(r->doc, node, &method, &err) == LH_OK &&
+           strcmp(method, "greedy") == 0;
+}
+
+static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
+{
+    lh_model *m = &r->model;
+    const lhi_node *node = lhi_node_find(r->map, "routed_scaling_factor");
+    bool normalized = absent->normalized;
+    LHI_TRY(read_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->unnormalised_scores = !normalized;
+    m->routed_scale = absent->scale;
+    if (node && !lhi_node_is_null(node))
+        LHI_TRY(lhi_node_get_number(r->doc, node, 1e-6, 1e6, &m->routed_scale, err));
+    if (m->routed_scale == 1)
+        m->routed_scale = 0;
+    LHI_TRY(read_number(r, "n_group", LHI_MAX_WIDTH, absent->groups,
+                        &m->expert_groups, err));
+    LHI_TRY(read_number(r, "topk_group", LHI_MAX_WIDTH, absent->chosen,
+                        &m->groups_per_token, err));
+    if (m->expert_groups <= 1 || is_greedy(r))
+        m->expert_groups = m->groups_per_token = 0;
+    return LH_OK;
+}
+
+/* Reads layer_types, the layers that attend to all tokens; by default every
+ * second one. */
+static lh_status read_layer_types(reader *r, lh_error *err)
+{
+    const lhi_node *list = lhi_node_find(r->map, "layer_types"), *node;
+    lh_model *m = &r->model;
+    m->full_interval = 2;
+    if (!list || lhi_node_is_null(list))
+        return LH_OK;
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
+    if (list->n_items != m->layers)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "there are %zu for %u layers",
+                            (size_t)list->n_items, m->layers);
+    m->full_interval = 0;
+    for (node = list->first; node; node = node->next) {
+        const char *type;
+        LHI_TRY(lhi_node_get_string(r->doc, node, &type, err));
+        const bool full = strcmp(type, "full_attention") == 0;
+        if (!full && strcmp(type, "sliding_attention") != 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                                "'%.60s' is neither sliding_attention nor "
+                                "full_attention",
+                                type);
+        if (full && m->full_interval == 0)
+            m->full_interval = (uint32_t)node->index + 1;
+        if (full != (lh_model_layer_window(m, (uint32_t)node->index) == 0))
+            return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                                "layers that see all tokens must follow each "
+                                "other at equal intervals");
+    }
+    return LH_OK;
+}
+
+static lh_status read_window(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool used = false;
+    switch (r->family->style) {
+    case MISTRAL: {
+        /* Here null differs from absent: it disables the window. */
+        const lhi_node *node = lhi_node_find(r->map, "sliding_window");
+        if (node && lhi_node_is_null(node))
+            return LH_OK;
+        return read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                           &m->sliding_window, err);
+    }
+    case MIXTRAL:
+        return read_number(r, "sliding_window", LHI_MAX_VOCAB, 0,
+                           &m->sliding_window, err);
+    case QWEN2:
+    case QWEN3:
+    case QWEN2_MOE:
+        LHI_TRY(read_flag(r, r->map, "use_sliding_window", &used, err));
+        if (!used)
+            return LH_OK;
+        LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                            &m->sliding_window, err));
+        return read_number(r, "max_window_layers", LHI_MAX_LAYERS, 28,
+                           &m->window_first_layer, err);
+    case QWEN3_MOE: /* from the first layer, ignoring max_window_layers */
+        LHI_TRY(read_flag(r, r->map, "use_sliding_window", &used, err));
+        return used ? read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                                  &m->sliding_window, err)
+                    : LH_OK;
+    case GPT_OSS:
+        LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 128,
+                            &m->sliding_window, err));
+        return m->sliding_window ? read_layer_types(r, err) : LH_OK;
+    case LLAMA:
+    case DEEPSEEK:
+    case GLM4_MOE:
+    case GPT2:
+    case FALCON:
+        break;
+    }
+    return LH_OK;
+}
+
+/* Reads the keys of Mixtral and gpt-oss. */
+static lh_status read_mixtral(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    const bool nested = r->map != r->outer;
+    const bool gpt_oss = r->family->style == GPT_OSS;
+    m->expert_ffn = m->ffn;
+    m->ffn = 0;
+    LHI_TRY(read_size(r, "num_local_experts", LHI_MAX_WIDTH,
+                      !nested   ? 0
+                      : gpt_oss ? 128
+                                : 8,
+                      &m->experts, err));
+    return read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                     !nested   ? 0
+                     : gpt_oss ? 4
+                               : 2,
+                     &m->experts_per_token, err);
+}
+
+/* Reads mlp_only_layers: layers that are dense although decoder_sparse_step
+ * would give them experts. */
+static lh_status read_dense_list(reader *r, lh_error *err)
+{
+    const lhi_node *list = lhi_node_find(r->map, "mlp_only_layers");
+    if (!list || lhi_node_is_null(list))
+        return LH_OK;
+    LHI_TRY(lhi_node_check_list(r->doc, list, err));
+    uint32_t *layers = LHI_NEW(r->mem, uint32_t, list->n_items), n = 0;
+    if (!layers)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        uint32_t layer, i = n;
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 0, r->model.layers - 1, &layer, err));
+        while (i > 0 && layers[i - 1] > layer)
+            i--;
+        if (i > 0 && layers[i - 1] == layer)
+            continue;
+        memmove(&layers[i + 1], &layers[i], (n - i) * sizeof *layers);
+        layers[i] = layer;
+        n++;
+    }
+    r->model.dense_list = layers;
+    r->model.n_dense_list = n;
+    return LH_OK;
+}
+
+static lh_status read_qwen_moe(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool two = r->family->style == QWEN2_MOE;
+    bool local = !lhi_node_find(r->map, "num_experts") &&
+                 lhi_node_find(r->map, "num_local_experts");
+    uint32_t step;
+    LHI_TRY(read_size(r, local ? "num_local_experts" : "num_experts",
+                      LHI_MAX_WIDTH, two ? 60 : 128, &m->experts, err));
+    LHI_TRY(read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, two ? 4 : 8,
+                      &m->experts_per_token, err));
+    LHI_TRY(read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+                      two ? 1408 : 768, &m->expert_ffn, err));
+    if (two)
+        LHI_TRY(read_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
+                          5632, &m->shared_expert_ffn, err));
+    m->shared_expert_gate = two;
+    bool normalized = false;
+    LHI_TRY(read_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->unnormalised_scores = !normalized;
+    LHI_TRY(
+        read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
+    if (step == 0)
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "decoder_sparse_step"),
+                            err, LH_EINPUT, "must not be 0");
+    m->moe_interval = step;
+    m->moe_phase = step - 1;
+    return read_dense_list(r, err);
+}
+
+/* A class's defaults for experts; a file for a single model must specify its
+ * sizes. */
+typedef struct expert_class {
+    lh_router router;
+    uint32_t experts, chosen, width, shared, dense;
+    routing routing;
+} expert_class;
+
+static const expert_class deepseek_v2 = {
+    LH_ROUTER_SOFTMAX, 64, 0, 1407, 2, 0, {false, 1, 1, 1}};
+static const expert_class deepseek_v3 = {
+    LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3, {true, 2.5, 8, 4}};
+static const expert_class glm4_moe = {
+    LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1, {true, 1, 1, 1}};
+
+static lh_status read_experts(reader *r, const expert_class *class_has,
+                              lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool nested = r->map != r->outer;
+    uint32_t shared;
+    uint64_t width;
+    LHI_TRY(read_number(r, "n_routed_experts", LHI_MAX_WIDTH,
+                        nested ? class_has->experts : 0, &m->experts, err));
+    if (m->experts == 0)
+        return LH_OK;
+    LHI_TRY(read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                      class_has->chosen, &m->experts_per_token, err));
+    LHI_TRY(read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+                      class_has->width, &m->expert_ffn, err));
+    LHI_TRY(read_number(r, "n_shared_experts", LHI_MAX_WIDTH,
+                        nested ? class_has->shared : 0, &shared, err));
+    width = (uint64_t)shared * m->expert_ffn;
+    if (width > LHI_MAX_VOCAB)
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "n_shared_experts"), err,
+                            LH_EINPUT, "too many for their width");
+    m->shared_expert_ffn = (uint32_t)width;
+    LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
+                        class_has->dense, &m->dense_layers, err));
+    m->router = class_has->router;
+    LHI_TRY(read_routing(r, &class_has->routing, err));
+    LHI_TRY(read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
+                        &m->moe_interval, err));
+    if (m->moe_interval == 0)
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "moe_layer_freq"), err,
+                            LH_EINPUT, "must not be 0");
+    return LH_OK;
+}
+
+static lh_status read_deepseek(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    const lhi_node *q = lhi_node_find(r->map, "q_lora_rank");
+    m->kv_heads = m->heads;
+    /* null means uncompressed queries; absent means the class's default. */
+    if (!q || !lhi_node_is_null(q))
+        LHI_TRY(read_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
+                          &m->q_lora_rank, err));
+    LHI_TRY(read_size(r, "kv_lora_rank", LHI_MAX_WIDTH, 512, &m->kv_lora_rank,
+                      err));
+    LHI_TRY(read_size(r, "qk_nope_head_dim", LHI_MAX_WIDTH, 128,
+                      &m->qk_nope_head_dim, err));
+    LHI_TRY(read_size(r, "qk_rope_head_dim", LHI_MAX_WIDTH, 64,
+                      &m->qk_rope_head_dim, err));
+    LHI_TRY(
+        read_size(r, "v_head_dim", LHI_MAX_WIDTH, 128, &m->v_head_dim, err));
+    m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
+    LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
+                        &m->mtp_layers, err));
+    return read_experts(r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2,
+                        err);
+}
+
+/* Checks that the activation function, if given, is a GeLU. */
+static lh_status require_gelu(const reader *r, const char *key, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(r->map, key);
+    const char *function = "gelu";
+    if (node)
+        LHI_TRY(lhi_node_get_string(r->doc, node, &function, err));
+    if (strncmp(function, "gelu", 4) != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                            "'%.60s' is no kind of gelu", function);
+    return LH_OK;
+}
+
+/* Reads GPT-2: its size keys have other names, embeddings are tied by default,
+ * and the MLP is four times as wide. */
+static lh_status read_gpt2(reader *r, lh_error *err)
+{
+    const family *f = r->family;
+    lh_model *m = &r->model;
+    LHI_TRY(require_gelu(r, "activation_function", err));
+    m->norm = LH_NORM_LAYER;
+    m->gated = false;
+    m->qkv_bias = m->output_bias = m->mlp_bias = true;
+    m->tied_embeddings = true;
+    LHI_TRY(
+        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+    LHI_TRY(
+        read_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(
+        read_size(r, "n_layer", LHI_MAX_LAYERS, f->layers, &m->layers, err));
+    LHI_TRY(read_size(r, "n_head", LHI_MAX_WIDTH, f->heads, &m->heads, err));
+    LHI_TRY(read_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions,
+                      err));
+    LHI_TRY(read_number(r, "n_inner", LHI_MAX_VOCAB, 4 * m->hidden, &m->ffn,
+                        err));
+    LHI_TRY(read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+                      err));
+    m->kv_heads = m->heads;
+    m->head_dim = m->hidden / m->heads;
+    if (m->hidden % m->heads != 0)
+        return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
+                            "n_embd %u is no multiple of n_head %u", m->hidden,
+                            m->heads);
+    return LH_OK;
+}
+
+/* Reads a flag that must equal `must`, which is also its default. */
+static lh_status require_flag(const reader *r, const char *key, bool must,
+                           const char *why, lh_error *err)
+{
+    bool value = must;
+    LHI_TRY(read_flag(r, r->map, key, &value, err));
+    if (value == must)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EUNSUPPORTED,
+                        "%s", why);
+}
+
+/* Reads Falcon 7B: one norm per layer. 40B and 180B have a different layer,
+ * with two norms and keys shared by groups of heads. */
+static lh_status read_falcon(reader *r, lh_error *err)
+{
+    const family *f = r->family;
+    lh_model *m = &r->model;
+    bool bias = false, shared = true;
+    LHI_TRY(require_flag(r, "new_decoder_architecture", false,
+                      "is not known: only layers of one norm, as Falcon 7B's",
+                      err));
+    LHI_TRY(require_flag(r, "alibi", false,
+                      "is not known: only rotary positions", err));
+    LHI_TRY(require_gelu(r, "activation", err));
+    m->norm = LH_NORM_LAYER;
+    m->gated = false;
+    m->parallel_block = m->tied_embeddings = true;
+    LHI_TRY(
+        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+    LHI_TRY(
+        read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(read_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
+                      &m->layers, err));
+    LHI_TRY(read_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
+                      &m->heads, err));
+    LHI_TRY(read_number(r, "ffn_hidden_size", LHI_MAX_VOCAB, 4 * m->hidden,
+                        &m->ffn, err));
+    LHI_TRY(read_flag(r, r->map, "multi_query", &shared, err));
+    LHI_TRY(read_flag(r, r->map, "parallel_attn", &m->parallel_block, err));
+    LHI_TRY(read_flag(r, r->map, "bias", &bias, err));
+    LHI_TRY(read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+                      err));
+    LHI_TRY(read_rope_theta(r, err));
+    m->qkv_bias = m->output_bias = m->mlp_bias = bias;
+    m->kv_heads = shared ? 1 : m->heads;
+    return read_head_dim(r, err);
+}
+
+static lh_status read_all(reader *r, lh_error *err)
+{
+    LHI_TRY(find_family(r, err));
+    if (r->family->style == FALCON)
+        return read_falcon(r, err);
+    if (r->family->style == GPT2)
+        return read_gpt2(r, err);
+    LHI_TRY(read_sizes(r, err));
+    LHI_TRY(read_biases(r, err));
+    LHI_TRY(read_window(r, err));
+    switch (r->family->style) {
+    case DEEPSEEK:
+        return read_deepseek(r, err);
+    case MIXTRAL:
+    case GPT_OSS:
+        LHI_TRY(read_mixtral(r, err));
+        break;
+    case QWEN2_MOE:
+    case QWEN3_MOE:
+        LHI_TRY(read_qwen_moe(r, err));
+        break;
+    case GLM4_MOE:
+        LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
+                            &r->model.mtp_layers, err));
+        LHI_TRY(read_experts(r, &glm4_moe, err));
+        break;
+    case LLAMA:
+    case MISTRAL:
+    case QWEN2:
+    case QWEN3:
+    case GPT2:
+    case FALCON:
+        break;
+    }
+    return read_head_dim(r, err);
+}
+
+/* Derives the model's name from the path: "models/Qwen2.5-32B/config.json"
+ * yields Qwen2.5-32B, and "mine.json" yields mine. */
+static char *derive_name(lhi_arena *mem, const char *file)
+{
+    size_t end = strlen(file), start;
+    const char *slash = strrchr(file, '/');
+    const char *last = slash ? slash + 1 : file;
+    if (slash && slash > file && strcmp(last, "config.json") == 0)
+        end = (size_t)(slash - file);
+    else if (end > 5 && strcmp(file + end - 5, ".json") == 0)
+        end -= 5;
+    for (start = end; start > 0 && file[start - 1] != '/'; start--)
+        ;
+    char *name = end > start ? lhi_arena_strndup(mem, file + start, end - start)
+                             : lhi_arena_strdup(mem, "custom");
+    if (name)
+        lhi_replace_non_ascii(name);
+    return name;
+}
+
+static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
+                             lh_error *err)
+{
+    reader r = {.doc = doc, .outer = doc->root, .mem = mem};
+    r.model = (lh_model){.gated = true, .moe_interval = 1};
+    LHI_TRY(read_all(&r, err));
+    LHI_TRY(read_epsilon(&r, err));
+    LHI_TRY(read_unmodelled(&r, err));
+    LHI_TRY(lhi_model_check(doc, r.map, &r.model, err));
+    if (!(r.model.name = derive_name(mem, doc->file)))
+        return lhi_fail_nomem(err);
+    *out = r.model;
+    return LH_OK;
+}
+
+/* --- files --- */
+
+static lh_status fill_model(const lhi_doc *doc, lhi_arena *mem, void *value,
+                            lh_error *err)
+{
+    return read_config(doc, mem, value, err);
+}
+
+lh_status lh_model_parse(const char *text, size_t len, const char *name,
+                         lh_model **out, lh_error *err)
+{
+    void *model;
+    LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_MODEL, sizeof(lh_model),
+                            fill_model, &model, err));
+    *out = model;
+    return LH_OK;
+}
+
+lh_status lh_model_read(const char *path, lh_model **out, lh_error *err)
+{
+    void *model;
+    LHI_TRY(lhi_value_read(path, LHI_INPUT_MODEL, sizeof(lh_model), fill_model,
+                           &model, err));
+    *out = model;
+    return LH_OK;
+}
+
+void lh_model_free(lh_model *model)
+{
+    lhi_value_free(model);
+}
+
+lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
+                         lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_MODEL, &doc, err));
+    lh_status status = read_config(doc, mem, out, err);
+    lhi_doc_free(doc);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model as a map in a job file. */
+#include "format/job/parse.h"
+
+static const char *const norm_names[] = {"rms", "layer", NULL};
+
+/* Keys have the names of their members. */
+#define INTEGER_KEY(member) #member, LHI_INTEGER(lh_model, member)
+#define BOOL_KEY(member) #member, LHI_BOOL(lh_model, member)
+
+static const char *const router_names[] = {"softmax", "sigmoid", NULL};
+
+static const lhi_schema_field model_rows[] = {
+    {"name", LHI_STRING(lh_model, name), .least = 1, .when = LHI_DEFAULTED},
+    {INTEGER_KEY(layers), .least = 1, .most = LHI_MAX_LAYERS},
+    {INTEGER_KEY(hidden), .least = 1, .most = LHI_MAX_WIDTH},
+    {INTEGER_KEY(ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(heads), .least = 1, .most = LHI_MAX_WIDTH},
+    {INTEGER_KEY(kv_heads), .least = 1, .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(head_dim), .least = 1, .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(vocab), .least = 1, .most = LHI_MAX_VOCAB},
+    {BOOL_KEY(gated), .when = LHI_OPTIONAL, .absent = true},
+    {BOOL_KEY(parallel_block), .when = LHI_OPTIONAL},
+    {BOOL_KEY(tied_embeddings), .when = LHI_OPTIONAL},
+    {BOOL_KEY(qkv_bias), .when = LHI_OPTIONAL},
+    {BOOL_KEY(output_bias), .when = LHI_OPTIONAL},
+    {BOOL_KEY(mlp_bias), .when = LHI_OPTIONAL},
+    {BOOL_KEY(qk_norm), .when = LHI_OPTIONAL},
+    {BOOL_KEY(attention_sinks), .when = LHI_OPTIONAL},
+    {INTEGER_KEY(positions), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(rope_theta), .most = INT32_MAX, .when = LHI_OPTIONAL},
+    {"norm_epsilon", LHI_NUMBER(lh_model, norm_epsilon),
+     .low = LHI_MIN_EPSILON, .high = LHI_MAX_EPSILON, .when = LHI_OPTIONAL},
+    {"uncomputed", LHI_STRING(lh_model, unsupported_keys), .least = 1,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(sliding_window), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(window_first_layer), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(full_interval), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(experts), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(experts_per_token), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(expert_ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(shared_expert_ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {BOOL_KEY(shared_expert_gate), .when = LHI_OPTIONAL},
+    {BOOL_KEY(router_bias), .when = LHI_OPTIONAL},
+    {"router", LHI_ENUM(lh_model, router), .names = router_names,
+     .when = LHI_OPTIONAL, .absent = LH_ROUTER_SOFTMAX},
+    {BOOL_KEY(unnormalised_scores), .when = LHI_OPTIONAL},
+    {"routed_scale", LHI_NUMBER(lh_model, routed_scale), .low = 1e-6,
+     .high = 1e6, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(expert_groups), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(groups_per_token), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(dense_layers), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(moe_interval), .least = 1, .most = LHI_MAX_LAYERS,
+     .when = LHI_OPTIONAL, .absent = 1},
+    {INTEGER_KEY(moe_phase), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(q_lora_rank), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(kv_lora_rank), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(qk_nope_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(qk_rope_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(v_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(mtp_layers), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {"dense_list", LHI_LIST(lh_model, dense_list, n_dense_list),
+     .item_type = LHI_FIELD_INTEGER, .most = LHI_MAX_LAYERS - 1, .when = LHI_OPTIONAL},
+    {"norm", LHI_ENUM(lh_model, norm), .names = norm_names,
+     .when = LHI_OPTIONAL, .absent = LH_NORM_RMS},
+};
+
+#undef INTEGER_KEY
+#undef BOOL_KEY
+
+static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
+                                  const lh_model *model, lh_error *err)
+{
+    const lhi_node *list = lhi_node_find(map, "dense_list");
+    uint32_t least = 0;
+    for (const lhi_node *n = list ? list->first : NULL; n; n = n->next) {
+        uint32_t layer = model->dense_list[n->index];
+        if (layer >= model->layers)
+            return lhi_doc_fail(doc, n, err, LH_EINPUT,
+                                "%u is out of range; from 0 to %u is possible",
+                                layer, model->layers - 1);
+        if (layer < least)
+            return lhi_doc_fail(doc, n, err, LH_EINPUT,
+                                "layers must be in rising order");
+        least = layer + 1;
+    }
+    return LH_OK;
+}
+
+/* Fills in defaults other than 0. */
+static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map, lh_model *m,
+                         lh_error *err)
+{
+    const lhi_node *node;
+    if (m->kv_heads == 0)
+        m->kv_heads = m->heads;
+    if (m->kv_lora_rank) {
+        if (m->kv_heads != m->heads)
+            return lhi_doc_fail(doc, lhi_node_find(map, "kv_heads"), err, LH_EINPUT,
+                                "with latent attention every head has its own "
+                                "keys: leave kv_heads out");
+        if ((node = lhi_node_find(map, "head_dim")) &&
+            m->head_dim != m->qk_nope_head_dim + m->qk_rope_head_dim)
+            return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                                "with latent attention it is qk_nope_head_dim "
+                                "+ qk_rope_head_dim: leave it out");
+        m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
+    } else if (m->head_dim == 0) {
+        if (m->hidden % m->heads != 0)
+            return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                                "hidden %u is no multiple of %u heads; give "
+                                "head_dim",
+                                m->hidden, m->heads);
+        m->head_dim = m->hidden / m->heads;
+    }
+    if (m->positions && m->rope_theta)
+        return lhi_doc_fail(doc, lhi_node_find(map, "rope_theta"), err, LH_EINPUT,
+                            "is of rotary positions, and the model learns "
+                            "%u; leave one of them out",
+                            m->positions);
+    if (m->moe_phase >= m->moe_interval)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "moe_phase %u is not below moe_interval %u",
+                            m->moe_phase, m->moe_interval);
+    return LH_OK;
+}
+
+/* Keys that have no meaning without experts, windows, or latents. */
+static const char *const expert_keys[] = {
+    "experts_per_token",  "expert_ffn",   "shared_expert_ffn",
+    "shared_expert_gate", "router_bias",  "router",
+    "raw_shares",         "routed_scale", "expert_groups",
+    "groups_per_token",   "dense_layers", "moe_interval",
+    "moe_phase",          "dense_list"};
+static const char *const window_keys[] = {"window_first_layer",
+                                          "full_interval"};
+static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
+                                          "qk_rope_head_dim", "v_head_dim"};
+
+static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
+                             const char *const *keys, size_t n,
+                             const char *needs, lh_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const lhi_node *node = lhi_node_find(map, keys[i]);
+        if (node)
+            return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                                "does nothing without %s", needs);
+    }
+    return LH_OK;
+}
+
+static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
+                            const lh_model *m, lh_error *err)
+{
+    if (!m->experts)
+        LHI_TRY(reject_unused_keys(doc, map, expert_keys,
+                            sizeof expert_keys / sizeof *expert_keys, "experts",
+                            err));
+    if (!m->kv_lora_rank)
+        LHI_TRY(reject_unused_keys(doc, map, latent_keys,
+                            sizeof latent_keys / sizeof *latent_keys,
+                            "kv_lora_rank", err));
+    return m->sliding_window
+               ? LH_OK
+               : reject_unused_keys(doc, map, window_keys,
+                             sizeof window_keys / sizeof *window_keys,
+                             "sliding_window", err);
+}
+
+/* Checks the keys that experts require. */
+static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
+                                   const lh_model *m, lh_error *err)
+{
+    if (m->experts && m->expert_ffn == 0)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "%u experts need expert_ffn, the width of each",
+                            m->experts);
+    if (m->experts && m->experts_per_token == 0)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "%u experts need experts_per_token, how many of "
+                            "them a token passes",
+                            m->experts);
+    if (m->ffn == 0 && lh_model_moe_layers(m, 0, m->layers) < m->layers)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "layers without experts need ffn, their width");
+    return LH_OK;
+}
+
+static void start_model(const lhi_read_context *r, void *it)
+{
+    (void)r;
+    ((lh_model *)it)->name = "custom";
+}
+
+static lh_status check_model(const lhi_read_context *r, const lhi_node *map,
+                             void *it, lh_error *err)
+{
+    LHI_TRY(check_dense_list(r->doc, map, it, err));
+    LHI_TRY(fill_defaults(r->doc, map, it, err));
+    LHI_TRY(check_unused_keys(r->doc, map, it, err));
+    LHI_TRY(check_expert_keys(r->doc, map, it, err));
+    return lhi_model_check(r->doc, map, it, err);
+}
+
+const lhi_schema lhi_model_schema = {LHI_ROWS("model", lh_model, model_rows),
+                                   .start = start_model, .check = check_model};
+
+lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
+                             lhi_arena *mem, lh_model *out, lh_error *err)
+{
+    const lhi_read_context r = {.doc = doc, .mem = mem};
+    lh_model model = {0};
+    LHI_TRY(lhi_schema_read(&r, map, &lhi_model_schema, &model, err));
+    *out = model;
+    return LH_OK;
+}
+
+json_t *lhi_model_to_json(const lh_model *model)
+{
+    lh_model copy = *model;
+    if (model->kv_lora_rank) /* derived from latent attention */
+        copy.kv_heads = copy.head_dim = 0;
+    /* A config.json may contain values that its model does not use. */
+    if (!model->experts) {
+        copy.experts_per_token = copy.expert_ffn = copy.shared_expert_ffn = 0;
+        copy.shared_expert_gate = copy.router_bias = copy.unnormalised_scores = false;
+        copy.router = LH_ROUTER_SOFTMAX;
+        copy.routed_scale = 0;
+        copy.expert_groups = copy.groups_per_token = 0;
+        copy.dense_layers = 0;
+    }
+    if (!model->sliding_window)
+        copy.window_first_layer = copy.full_interval = 0;
+    return lhi_schema_write(&lhi_model_schema, &copy, NULL);
+}

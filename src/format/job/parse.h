@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing jobs, models and profiles. Input: their text. Output: lh_job,
+ * lh_model, lh_profile, with every number checked, and their text again.
+ *
+ *     job.c, job_write.c   a job without its parts; job_names.c: its words;
+ *                          job_draft.c: a template
+ *     cluster.c            its datacenters and the links between them;
+ *                          link_setting.c: settings at a link's ends;
+ *                          zones.c: datacenters split into their zones
+ *     framework.c          behaviour of the training program
+ *     layout_sites.c       the datacenters of a layout's stages
+ *     model_map.c          its model; model_config.c: as config.json;
+ *                          model.c: parameter counts and divisibility
+ *     profile_file.c       measurements
+ *     standalone_file.c    models and profiles in their own files
+ *     gpu.c, model_preset.c             GPU and model presets
+ *
+ * This header declares the interface between these files. */
+#ifndef LHI_SPEC_H
+#define LHI_SPEC_H
+
+#include <longhaul/draft.h>
+#include <longhaul/job.h>
+#include <longhaul/model.h>
+#include <longhaul/profile.h>
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "base/text.h"
+#include "format/document/schema.h"
+
+enum {
+    LHI_MAX_LAYERS = 16384,
+    LHI_MAX_WIDTH = 1 << 22, /* hidden, heads, head_dim, experts, ranks */
+    LHI_MAX_VOCAB = 1 << 26, /* also MLP width and sequence length */
+    LHI_MAX_DEGREE = 1 << 20,
+    LHI_MAX_ENTRIES = 4096, /* per profile */
+    LHI_MAX_PIPELINE_SEGMENTS = 128,    /* pipeline segments per layout */
+};
+
+#define LHI_MAX_PRICE 1e9
+
+/* --- values in their own files --- */
+
+/* Fills the zeroed `value`; allocates its data in `mem`. */
+typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
+                              lh_error *err);
+/* Parses a value of `size` bytes from a text, called `name` in messages.
+ * Release *out with lhi_value_free(). */
+lh_status lhi_value_parse(const char *text, size_t len, const char *name,
+                          lhi_input_kind kind, size_t size, lhi_fill_fn *fill,
+                          void **out, lh_error *err);
+/* Reads a value from a file. */
+lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
+                         lhi_fill_fn *fill, void **out, lh_error *err);
+void lhi_value_free(void *value); /* accepts NULL */
+
+/* --- models --- */
+
+/* The keys of a model's map in a job file. */
+extern const lhi_schema lhi_model_schema;
+/* Reads a model from such a map; allocates its data in `mem`. */
+lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
+                             lhi_arena *mem, lh_model *out, lh_error *err);
+/* Replaces everything except printable ASCII by '?': names are written to JSON,
+ * and a path need not be valid UTF-8. */
+void lhi_replace_non_ascii(char *text);
+
+/* Range of the norms' epsilon, added to the mean square. */
+#define LHI_MIN_EPSILON 1e-20
+#define LHI_MAX_EPSILON 1.0
+
+/* The defaults of a config.json class for keys that lh_model does not
+ * represent. */
+typedef struct lhi_config_class {
+    const char *activation;  /* its key */
+    const char *function;    /* its value; NULL: SiLU */
+    bool rotary;             /* uses rotary positions */
+    double rotary_fraction;           /* rotated fraction of a head */
+} lhi_config_class;
+
+/* Sets *out to a text with the file and those keys of `map` for which the model
+ * differs from lh_model, allocated in `mem`; NULL: there are none. */
+lh_status lhi_config_find_unmodelled(const lhi_doc *doc, const lhi_node *map,
+                                const lhi_config_class *class_has,
+                                lhi_arena *mem, const char **out,
+                                lh_error *err);
+
+/* Reads a Hugging Face config.json; allocates in `mem`. */
+lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
+                         lh_error *err);
+/* Returns the model as JSON; NULL if allocation fails. */
+json_t *lhi_model_to_json(const lh_model *model);
+/* Checks rules across keys: divisibility, and that the total parameter count
+ * cannot overflow. Messages refer to `at`. */
+lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
+                          const lh_model *model, lh_error *err);
+
+/* --- GPUs and clusters --- */
+
+/* An alias for a preset; lists end with NULL. */
+typedef struct lhi_alias {
+    const char *name, *preset;
+} lhi_alias;
+
+/* Returns the preset that `name` stands for; `name` itself if it is no alias.
+ */
+const char *lhi_resolve_alias(const lhi_alias *list, const char *name);
+
+/* The typical server for a GPU preset: GPUs per node, and the networks' rates
+ * per GPU, in 10^9 bits per second and direction. */
+typedef struct lhi_server {
+    uint32_t gpus_per_node;
+    double node_gbps, fabric_gbps;
+} lhi_server;
+/* Returns the preset's server. */
+lhi_server lhi_gpu_find_server(const lh_gpu *preset);
+
+/* Checks whether the preset's peak rate applies to this precision. */
+bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
+/* Returns the sustained fraction of the peak for large products, relative to
+ * A100's, for which the cost model's matmul_efficiency is fitted. Later GPUs
+ * cannot sustain their highest clock while all matrix units are busy. Returns 1
+ * without a preset. */
+double lhi_gpu_sustained(const lh_gpu *gpu);
+/* Returns the same fraction for fp8_tflops. */
+double lhi_gpu_fp8_sustained(const lh_gpu *gpu);
+/* Checks whether experts' products reach a lower rate than others on this GPU.
+ * Published runs show it for presets with FP8 products, and for no other GPU.
+ */
+bool lhi_gpu_slows_experts(const lh_gpu *gpu);
+/* Returns an upper bound on the rate of any product in the job. */
+double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
+/* Returns the bandwidth from a GPU to its host, one way: half of the
+ * bidirectional rate in NVIDIA's datasheets, times the 4/5 that long copies
+ * reach. Assumes PCIe 4.0 without a preset. */
+double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
+/* Returns how many of a chunk's layers, counted from its first, offload their
+ * activations to host storage. */
+uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers);
+/* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision
+ * must be known. */
+lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
+                                lhi_arena *mem, lh_job *job, lh_error *err);
+
+/* Checks whether a name is valid within link names; LH_EINPUT with the reason.
+ */
+lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
+                              const char *name, lh_error *err);
+
+/* A datacenter as listed in the job, with its zones: n_zones is 0 or at least
+ * 2. */
+typedef struct lhi_listed_site {
+    lh_datacenter site;
+    uint32_t n_zones;
+    const char **names; /* "datacenter/zone" */
+    uint32_t *nodes;
+} lhi_listed_site;
+
+/* Reads the `zones` of a datacenter whose name is known; sums their nodes. */
+lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
+                              lhi_arena *mem, lhi_listed_site *out,
+                              lh_error *err);
+/* Fills the job's datacenters, n_datacenters and wans by splitting the listed
+ * datacenters into zones. Input links: wans[from * n + to]. Messages refer to
+ * `at`. */
+lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
+                           const lhi_listed_site *listed, uint32_t n,
+                           const lh_wan *wans, lhi_arena *mem, lh_job *job,
+                           lh_error *err);
+
+/* The keys of the settings at a link's ends. */
+extern const lhi_schema lhi_link_setting_schema;
+/* A link from one datacenter to another, as in a job file. */
+typedef struct lhi_job_link {
+    const char *from, *to;
+    lh_wan wan;
+} lhi_job_link;
+/* The keys of a link. Its context is a double, the default price per GB. */
+extern const lhi_schema lhi_job_link_schema;
+
+/* Applies the default behaviour of the target program, unless the job specifies
+ * a framework. */
+void lhi_framework_apply_target(lh_job *job);
+
+/* Returns the parameters on a GPU with these layers: tensor parallelism divides
+ * everything except experts, which their own group divides. */
+double lhi_layout_count_params(const lh_model *model, const lh_layout *layout,
+                         uint32_t first, uint32_t n_layers);
+/* Returns the parameters on a GPU with the whole model, including multi-token
+ * prediction. */
+double lhi_layout_count_all_params(const lh_model *model, const lh_layout *layout);
+
+/* Returns Megatron-LM's padded vocabulary size. Each tensor-parallel GPU's part
+ * is a multiple of *multiple: the largest one useful for matrix products, up to
+ * Megatron's default of 128, that adds no padding. Multiples below 8 would slow
+ * the head. */
+uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
+                            uint32_t *multiple);
+
+/* Returns the vocabulary size with `tensor`-way tensor parallelism:
+ * Megatron-LM's padded size if the job targets it. */
+uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor);
+
+/* Checks whether the layers use dropout and retain its masks. */
+bool lhi_job_uses_dropout(const lh_job *job);
+/* Returns the default if the job does not specify it. */
+bool lhi_model_uses_dropout(const lh_model *model);
+/* Returns the dropout rate; 0: none. */
+double lhi_job_dropout(const lh_job *job);
+/* Returns the coefficient of the experts' balance loss, see lh_training; 0
+ * without experts. */
+double lhi_job_balance_loss(const lh_job *job);
+/* Returns the update rate of the router bias that balances experts, see
+ * lh_training; 0 without experts. */
+double lhi_job_balance_bias(const lh_job *job);
+/* The keys of `framework`, for a job whose model, training and layout are
+ * already read. */
+extern const lhi_schema lhi_framework_schema;
+/* Reads `framework`. */
+lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
+                                  lhi_arena *mem, lh_job *job, lh_error *err);
+
+/* --- profiles --- */
+
+extern const lhi_schema lhi_events_schema; /* for lh_events */
+extern const lhi_schema lhi_profile_schema;
+/* Reads a profile from a map. */
+lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
+                                lhi_arena *mem, lh_profile *out, lh_error *err);
+/* Returns the profile as JSON; NULL if allocation fails. */
+json_t *lhi_profile_to_json(const lh_profile *profile);
+
+/* --- jobs --- */
+
+/* Returns lh_job_format()'s value for embedding in a plan; NULL if allocation
+ * fails. */
+json_t *lhi_job_to_json(const lh_job *job);
+/* Reads a job embedded in another document; it cannot refer to files. */
+lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
+                            const char *folder, lh_job **out, lh_error *err);
+
+/* Reads `sites` of a layout whose other keys are already read. Fills
+ * layout->sites, allocated in `mem`, and derives pipeline and data where
+ * possible. `complete`: no number may be missing. */
+lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
+                              const lh_job *job, bool complete, lhi_arena *mem,
+                              lh_layout *layout, lh_error *err);
+/* Returns the sites as JSON; NULL if allocation fails. */
+json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
+
+/* --- drafts --- */
+
+/* Sections of a job template supplied by another file. */
+typedef struct lhi_draft_sections {
+    const char *name;      /* the job's name in messages */
+    const lh_model *model; /* the model in `before`, to size the sites */
+    const char *before;    /* the text before the cluster */
+    const char *cluster;   /* its section; NULL: from the options' sites */
+    const char *after;    /* the text after the cluster */
+} lhi_draft_sections;
+
+/* Writes a template like lh_job_draft(), with the given sections. */
+lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
+                              const lhi_draft_sections *given, char **text,
+                              size_t *len, lh_error *err);
+/* Checks the sites. LH_EINPUT: too many, or an unknown GPU. */
+lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
+/* Returns the GPUs per node of a site whose GPU is valid. */
+uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
+/* Returns the i-th default site name, stored in `text` if necessary. */
+const char *lhi_draft_site_name(uint32_t i, char text[16]);
+/* Adds the line `left`, "key: value", with a comment. */
+void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark);
+LHI_PRINTF(3, 4)
+/* Adds a formatted "key: value" line with a comment. */
+void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
+                     ...);
+/* Adds `words` after "# ", starting at column `at`, with continuation lines
+ * aligned below. */
+void lhi_draft_add_comment(lhi_text *text, size_t at, const char *words);
+
+/* The keys of `training` and `layout`; NULL-terminated. */
+extern const char *const lhi_training_keys[];
+extern const char *const lhi_offload_keys[];
+extern const char *const lhi_layout_keys[];
+/* Names indexed by enum value; NULL-terminated. */
+extern const char *const lhi_precision_names[];
+extern const char *const lhi_optimizer_names[];
+extern const char *const lhi_recompute_names[];
+/* For a plan's choice: "modules" if the job lists modules. */
+extern const char *const lhi_chosen_recompute_names[];
+extern const char *const lhi_module_names[];
+extern const char *const lhi_outermost_names[]; /* without "any" */
+extern const char *const lhi_sharding_names[];  /* without "any" */
+extern const char *const lhi_target_names[];    /* without "any" */
+extern const char *const lhi_dispatcher_names[];
+extern const char *const lhi_profile_kinds[];
+extern const char *const lhi_profile_paths[];
+/* Checks whether an entry's GPU and model equal those in `like`, wherever both
+ * specify them. */
+bool lhi_profile_entry_matches(const lh_profile_entry *e, const lh_profile_entry *like);
+
+#endif

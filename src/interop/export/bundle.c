@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a folder with all files that start a job. */
+#define _GNU_SOURCE /* renameat2 */
+#include "interop/export/bundle.h"
+
+#include "base/temp_file.h"
+#include "base/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MASTER_PORT = 29500 }; /* torchrun's default */
+
+/* A file in the folder. */
+typedef struct bundle_file {
+    char *name, *text; /* owned */
+    size_t len;
+    bool is_program;
+} bundle_file;
+
+/* A bundle's files. */
+typedef struct bundle_files {
+    uint32_t n;
+    bundle_file files[LH_MAX_DATACENTERS + 8];
+} bundle_files;
+
+static void free_files(bundle_files *all)
+{
+    for (uint32_t i = 0; i < all->n; i++) {
+        lh_text_free(all->files[i].name);
+        lh_text_free(all->files[i].text);
+    }
+    free(all);
+}
+
+/* Adds a file; takes over `text` in any case. */
+static lh_status add_file(bundle_files *all, const char *name, char *text,
+                          size_t len, lh_error *err)
+{
+    bundle_file *file = &all->files[all->n++];
+    lhi_text copy = {0};
+    *file = (bundle_file){.text = text, .len = len};
+    lhi_text_puts(&copy, name);
+    return lhi_text_take(&copy, &file->name, NULL, err);
+}
+
+static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
+                          lh_error *err)
+{
+    char *bytes;
+    size_t len;
+    LHI_TRY(lhi_text_take(text, &bytes, &len, err));
+    return add_file(all, name, bytes, len, err);
+}
+
+/* --- files for the target ------------------------------------------------- */
+
+/* Adds the target's arguments or recipe; *remarks receives its '#' lines. */
+static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
+                          char **remarks, lh_error *err)
+{
+    char *text;
+    size_t len;
+    lhi_text out = {0};
+    LHI_TRY(b->form->write(b->plan, &text, &len, err));
+    LHI_TRY(add_file(all, b->form->file_name, text, len, err));
+    lhi_export_copy_comments(&out, text);
+    lhi_text_puts(&out, "");
+    return lhi_text_take(&out, remarks, NULL, err);
+}
+
+static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
+                              lh_pytorch_form form, lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lh_export_pytorch(b->plan->pipeline, b->plan->schedule, form, &text,
+                              &len, &b->cost_ns, err));
+    LHI_TRY(add_file(all, "schedule.csv", text, len, err));
+    LHI_TRY(lh_export_stages(b->plan, &text, &len, err));
+    return add_file(all, "stages.json", text, len, err);
+}
+
+static lh_status add_target(bundle_files *all, lhi_bundle *b,
+                            lh_pytorch_form form, char **remarks, lh_error *err)
+{
+    if (!b->form->program)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s starts no job; a bundle is for pytorch, "
+                        "torchtitan, megatron or megatron-bridge",
+                        b->form->name);
+    if (b->form->write)
+        LHI_TRY(add_arguments(all, b, remarks, err));
+    else
+        LHI_TRY(lhi_export_check(b->plan, b->form->planner_target, err));
+    if (!b->form->has_schedule)
+        return LH_OK;
+    /* Targets whose arguments name a schedule class read compute-only CSV
+     * files. */
+    return add_schedule(all, b, b->form->write ? LH_PYTORCH_COMPUTE_ONLY : form,
+                        err);
+}
+
+/* --- launch files --------------------------------------------------------- */
+
+static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
+                           lh_error *err)
+{
+    for (uint32_t d = 0; d < b->plan->job->n_datacenters; d++) {
+        lhi_text name = {0}, text = {0};
+        char *path;
+        if (b->launches->n_hosts[d] == 0)
+            continue;
+        lhi_text_puts(&name, "hosts-");
+        lhi_bundle_add_site_name(&name, b->plan, d);
+        lhi_text_puts(&name, ".txt");
+        LHI_TRY(lhi_text_take(&name, &path, NULL, err));
+        lhi_bundle_add_hosts(&text, b->plan, b->launches, d);
+        lh_status status = add_text(all, path, &text, err);
+        lh_text_free(path);
+        LHI_TRY(status);
+    }
+    return LH_OK;
+}
+
+static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
+                             lh_error *err)
+{
+    lhi_text text = {0};
+    LHI_TRY(add_hosts(all, b, err));
+    lhi_bundle_add_nodes(&text, b->plan, b->launches);
+    LHI_TRY(add_text(all, "nodes.txt", &text, err));
+    lhi_bundle_add_launch_script(&text, b);
+    LHI_TRY(add_text(all, "launch.sh", &text, err));
+    all->files[all->n - 1].is_program = true;
+    lhi_bundle_add_sbatch_script(&text, b);
+    LHI_TRY(add_text(all, "job.sbatch", &text, err));
+    lhi_bundle_add_readme(&text, b);
+    return add_text(all, "README.md", &text, err);
+}
+
+static lh_status make_files(bundle_files *all, lhi_bundle *b,
+                            lh_pytorch_form form, lh_error *err)
+{
+    lhi_launches launches = {0};
+    char *remarks = NULL;
+    lh_status status = add_target(all, b, form, &remarks, err);
+    if (status == LH_OK)
+        status = lhi_launches_compute(b->plan, &launches, err);
+    b->launches = &launches;
+    b->remarks = remarks ? remarks : "";
+    if (status == LH_OK)
+        status = add_scripts(all, b, err);
+    lhi_launches_fini(&launches);
+    lh_text_free(remarks);
+    return status;
+}
+
+/* --- folder --------------------------------------------------------------- */
+
+static lh_status fail_path(const char *path, int cause, lh_error *err)
+{
+    if (cause == EEXIST || cause == ENOTEMPTY || cause == ENOTDIR)
+        return lhi_fail(err, LH_EIO,
+                        "%s: is there already, and a bundle replaces nothing; "
+                        "name another folder, or remove it",
+                        path);
+    return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
+}
+
+/* The temporary folder under construction. */
+typedef struct unfinished {
+    char *folder;
+    char *file; /* capacity for any path in it */
+    size_t room;
+} unfinished;
+
+static lh_status begin_folder(const char *path, const bundle_files *all,
+                              unfinished *out, lh_error *err)
+{
+    size_t longest = 0, room = strlen(path) + LHI_TEMP_SUFFIX_BYTES;
+    for (uint32_t i = 0; i < all->n; i++)
+        longest = strlen(all->files[i].name) > longest
+                      ? strlen(all->files[i].name)
+                      : longest;
+    out->room = room + longest + 1;
+    out->folder = malloc(room);
+    out->file = malloc(out->room);
+    if (!out->folder || !out->file)
+        return lhi_fail_nomem(err);
+    int cause = EEXIST;
+    for (unsigned attempt = 0; attempt < 1000 && cause == EEXIST; attempt++) {
+        lhi_temp_file_format_name(path, attempt, out->folder, room);
+        cause = mkdir(out->folder, 0777) == 0 ? 0 : errno;
+    }
+    if (!cause)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO, "%s: cannot make the folder: %s", path,
+                    strerror(cause));
+}
+
+static lh_status write_file(const unfinished *u, const bundle_file *file,
+                            lh_error *err)
+{
+    struct stat info;
+    snprintf(u->file, u->room, "%s/%s", u->folder, file->name);
+    LHI_TRY(lh_file_write(u->file, file->text, file->len, err));
+    if (file->is_program &&
+        (stat(u->file, &info) != 0 ||
+         chmod(u->file, (info.st_mode & 0777) | (info.st_mode & 0444) >> 2) !=
+             0))
+        return fail_path(u->file, errno, err);
+    return LH_OK;
+}
+
+/* Removes the temporary folder. Allocates nothing, because it also runs after
+ * out-of-memory errors. */
+static void remove_folder(const unfinished *u, const bundle_files *all)
+{
+    for (uint32_t i = 0; i < all->n; i++) {
+        snprintf(u->file, u->room, "%s/%s", u->folder, all->files[i].name);
+        unlink(u->file);
+    }
+    rmdir(u->folder);
+}
+
+/* Renames the folder. Never replaces an existing one, if the file system
+ * supports that guarantee. */
+static int move_folder(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    return errno == EINVAL || errno == ENOSYS ? rename(from, to) : -1;
+}
+
+static lh_status write_folder(const char *path, const bundle_files *all,
+                              lh_error *err)
+{
+    struct stat info;
+    unfinished u = {0};
+    if (lstat(path, &info) == 0)
+        return fail_path(path, EEXIST, err);
+    lh_status status = begin_folder(path, all, &u, err);
+    if (status == LH_OK) {
+        for (uint32_t i = 0; i < all->n && status == LH_OK; i++)
+            status = write_file(&u, &all->files[i], err);
+        if (status == LH_OK && move_folder(u.folder, path) != 0)
+            status = fail_path(path, errno, err);
+        if (status != LH_OK)
+            remove_folder(&u, all);
+    }
+    free(u.folder);
+    free(u.file);
+    return status;
+}
+
+/* Copies a path without trailing slashes. */
+static char *without_slashes(const char *path)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    char *copy = malloc(len + 1);
+    if (copy) {
+        memcpy(copy, path, len);
+        copy[len] = '\0';
+    }
+    return copy;
+}
+
+lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
+                           const char *path, const lh_bundle_options *options,
+                           lh_error *err)
+{
+    lh_bundle_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_bundle_options, &o, options, err));
+    if (!lh_export_target_name(target))
+        return lhi_fail(err, LH_EINVAL, "there is no target %d of exports",
+                        (int)target);
+    if (!*path)
+        return lhi_fail(err, LH_EIO, "a bundle needs the name of a folder");
+    lhi_bundle b = {.plan = plan,
+                    .form = lhi_export_form_of(target),
+                    .port = o.port ? o.port : MASTER_PORT};
+    bundle_files *all = calloc(1, sizeof *all);
+    char *folder = without_slashes(path);
+    lh_status status =
+        all && folder ? make_files(all, &b, o.form, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = write_folder(folder, all, err);
+    if (all)
+        free_files(all);
+    free(folder);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lh_export_bundle() parts: the host and GPUs of every rank, and the generated
+ * files. */
+#ifndef LHI_BUNDLE_H
+#define LHI_BUNDLE_H
+
+#include "interop/export/export_internal.h"
+
+/* Ranks that one torchrun starts: consecutive ranks on consecutive GPUs of one
+ * host. A host has several launches if its ranks are not consecutive. */
+typedef struct lhi_launch {
+    uint32_t datacenter, host; /* host: per datacenter, in order of first use */
+    uint32_t first_gpu;        /* on the host */
+    uint32_t n_ranks;
+    uint64_t first_rank;
+} lhi_launch;
+
+/* A job's launches. */
+typedef struct lhi_launches {
+    uint32_t n, room;
+    lhi_launch *all; /* in rank order */
+    uint32_t *n_hosts; /* per datacenter of the job */
+} lhi_launches;
+
+/* Assigns every rank of the plan to the GPU on which it was costed. Release
+ * with lhi_launches_fini(), also after a failure. */
+lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
+                            lh_error *err);
+/* Frees the launches. */
+void lhi_launches_fini(lhi_launches *launches);
+/* Counts hosts in all datacenters before this one; n_datacenters: in all. */
+uint32_t lhi_launches_hosts_before(const lh_plan *plan,
+                                   const lhi_launches *launches,
+                                   uint32_t datacenter);
+
+/* Adds a datacenter's name for a file, as in "hosts-west.txt": other characters
+ * than letters, digits, '.', '_' and '-' become '_'; then the datacenter's
+ * number makes the name unique. */
+void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
+                         uint32_t datacenter);
+
+/* Adds a datacenter's hosts with placeholder names. */
+void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
+                          const lhi_launches *launches, uint32_t datacenter);
+/* Adds nodes.txt: the ranks that each host starts. */
+void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
+                          const lhi_launches *launches);
+
+/* Inputs for the generated files. */
+typedef struct lhi_bundle {
+    const lh_plan *plan;
+    const lhi_export_form *form;
+    uint32_t port;
+    const lhi_launches *launches;
+    const char *remarks; /* '#' lines in the exported file */
+    int64_t cost_ns;     /* the schedule's extra time in PyTorch */
+} lhi_bundle;
+
+/* Adds launch.sh. */
+void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b);
+/* Adds job.sbatch. */
+void lhi_bundle_add_sbatch_script(lhi_text *out, const lhi_bundle *b);
+/* Adds README.md. */
+void lhi_bundle_add_readme(lhi_text *out, const lhi_bundle *b);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exports plans and schedules as files for other programs. Input: an lh_plan,
+ * or a pipeline with a schedule. Output: text in the other program's format, or
+ * the reason why the format cannot express it.
+ *
+ *     export.c      target list; Perfetto
+ *     pytorch.c     schedules without features that PyTorch lacks
+ *     comms.c       schedules with explicit communication
+ *     torchtitan.c  options; each stage's layers
+ *     megatron.c    arguments
+ *     megatron_bridge.c, bridge_fields.c   the same as a recipe
+ *     ranks.c       parts common to torchtitan and Megatron-LM
+ *     bundle.c      all files that start the job: bundle.h */
+#ifndef LHI_EXPORT_OWN_H
+#define LHI_EXPORT_OWN_H
+
+#include "base/escape.h"
+
+#include <longhaul/export.h>
+#include <longhaul/trace.h>
+
+/* Writes the actions for _load_csv(..., format="compute_comms"), a row per
+ * device: passes, sends, receives, waits for sends, and the collectives of
+ * sharded parameters and gradients. Any two devices post their messages to each
+ * other in the same order, that in the trace, so there is no circular wait. */
+lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text, size_t *len,
+                           lh_error *err);
+
+/* Adds a line "--NAME VALUE". */
+void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value);
+
+/* Adds the plan's origin as a comment. Names are escaped (format.h), because a
+ * line break in one would start an argument. */
+void lhi_export_add_origin(lhi_text *out, const lh_plan *plan);
+
+/* Adds rank locations as comments, if the plan has it. Replicas are outermost
+ * if the plan's data parallelism spans datacenters, else stages are. For a
+ * single datacenter only if the plan leaves some of its GPUs unused. */
+void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan);
+
+/* Copies the lines of `text` that begin with '#'. */
+void lhi_export_copy_comments(lhi_text *out, const char *text);
+
+/* Megatron-LM's requirement on CUDA_DEVICE_MAX_CONNECTIONS: 1 with tensor or
+ * context parallelism before Blackwell; unset with sharded parameters. */
+typedef enum lhi_megatron_connection_rule {
+    LHI_CONNECTIONS_ANY,
+    LHI_CONNECTIONS_ONE,
+    LHI_CONNECTIONS_UNSET,
+} lhi_megatron_connection_rule;
+/* Returns the requirement for a plan. */
+lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan);
+
+/* A target program, and how a bundle starts it. */
+typedef struct lhi_export_form {
+    const char *name;
+    /* Writes the program's arguments or recipe, for a bundle's file
+     * `file_name`; NULL: it accepts schedules only. */
+    lh_status (*write)(const lh_plan *plan, char **text, size_t *len,
+                      lh_error *err);
+    const char *file_name;
+    bool has_arguments; /* passed on to the program */
+    bool has_schedule;
+    lh_target planner_target;      /* planner target with the same rules */
+    const char *display_name;   /* display name; NULL: the target's */
+    const char *program; /* launch.sh lines; NULL: starts nothing */
+    const char *inputs;   /* further inputs, for README.md */
+} lhi_export_form;
+
+/* Returns an export target's form. */
+const lhi_export_form *lhi_export_form_of(lh_export_target target);
+
+/* Checks whether a target can run the plan as costed. LH_EUNSUPPORTED: it
+ * cannot; `err` names the obstacle and the planner option that avoids it. */
+lh_status lhi_export_check(const lh_plan *plan, lh_target target,
+                           lh_error *err);
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exports Megatron-LM arguments. Names and meanings: megatron/training/
+ * arguments.py and megatron/core/transformer/pipeline_parallel_layer_layout.py
+ * (core 0.16). planner/layout/target.c rejects plans that arguments cannot
+ * express. */
+#include "interop/export/export_internal.h"
+
+#include "base/integer_math.h"
+#include "planner/layout/target.h"
+#include "format/job/parse.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* --- model -------------------------------------------------------------------
+ */
+
+/* Adds runs with equal layers, as in "([1]*12+[0]*20)". */
+static void put_runs(lhi_text *out, const lh_model *m,
+                     bool is_one(const lh_model *m, uint32_t layer))
+{
+    lhi_text_puts(out, "(");
+    for (uint32_t i = 0, first = 0; i < m->layers; first = i) {
+        bool one = is_one(m, first);
+        while (i < m->layers && is_one(m, i) == one)
+            i++;
+        lhi_text_printf(out, "%s[%d]*%" PRIu32, first ? "+" : "", one,
+                        i - first);
+    }
+    lhi_text_puts(out, ")\n");
+}
+
+static bool has_window(const lh_model *m, uint32_t layer)
+{
+    return lh_model_layer_window(m, layer) > 0;
+}
+
+/* Adds the attention windows, counted in tokens before the current one. */
+static void put_windows(lhi_text *out, const lh_model *m)
+{
+    if (!m->sliding_window)
+        return;
+    lhi_text_printf(out,
+                    "--window-size %" PRIu32 ",0\n"
+                    "--window-attn-skip-freq ",
+                    m->sliding_window - 1);
+    put_runs(out, m, has_window);
+}
+
+static void put_attention(lhi_text *out, const lh_model *m)
+{
+    lhi_export_add_option(out, "num-attention-heads", m->heads);
+    if (m->kv_lora_rank) {
+        lhi_text_puts(out, "--multi-latent-attention\n");
+        if (m->q_lora_rank)
+            lhi_export_add_option(out, "q-lora-rank", m->q_lora_rank);
+        lhi_export_add_option(out, "kv-lora-rank", m->kv_lora_rank);
+        lhi_export_add_option(out, "qk-head-dim", m->qk_nope_head_dim);
+        lhi_export_add_option(out, "qk-pos-emb-head-dim", m->qk_rope_head_dim);
+        lhi_export_add_option(out, "v-head-dim", m->v_head_dim);
+    } else {
+        lhi_export_add_option(out, "kv-channels", m->head_dim);
+        if (m->kv_heads != m->heads) {
+            lhi_text_puts(out, "--group-query-attention\n");
+            lhi_export_add_option(out, "num-query-groups", m->kv_heads);
+        }
+    }
+    if (m->qk_norm || m->kv_lora_rank) /* with MLA: of the compressed vectors */
+        lhi_text_puts(out, "--qk-layernorm\n");
+    if (m->attention_sinks)
+        lhi_text_puts(out, "--softmax-type learnable\n");
+    put_windows(out, m);
+    if (m->positions) {
+        lhi_text_puts(out, "--position-embedding-type learned_absolute\n");
+        lhi_export_add_option(out, "max-position-embeddings", m->positions);
+    } else {
+        lhi_text_puts(out, "--position-embedding-type rope\n");
+        if (m->rope_theta)
+            lhi_export_add_option(out, "rotary-base", m->rope_theta);
+    }
+}
+
+/* Adds the expert router's options, which do not affect an iteration's time and
+ * memory. With sigmoid scores, as in DeepSeek-V3: a balancing bias together
+ * with a loss per sequence, and fp32 routing. With one expert per token,
+ * softmax over all experts comes first. */
+static void put_router(lhi_text *out, const lh_model *m)
+{
+    bool sigmoid = m->router == LH_ROUTER_SIGMOID;
+    if (sigmoid)
+        lhi_text_puts(out, "--moe-router-score-function sigmoid\n"
+                           "--moe-router-enable-expert-bias\n");
+    else if (m->experts_per_token == 1 || m->unnormalised_scores)
+        lhi_text_puts(out, "--moe-router-pre-softmax\n");
+    if (m->expert_groups) {
+        lhi_export_add_option(out, "moe-router-num-groups", m->expert_groups);
+        lhi_export_add_option(out, "moe-router-group-topk", m->groups_per_token);
+    }
+    if (m->routed_scale != 0)
+        lhi_text_printf(out, "--moe-router-topk-scaling-factor %.12g\n",
+                        m->routed_scale);
+    if (sigmoid)
+        lhi_text_puts(out, "--moe-router-load-balancing-type seq_aux_loss\n"
+                           "--moe-router-dtype fp32\n");
+}
+
+/* Adds the job's load-balancing options; otherwise Megatron-LM's defaults
+ * apply. */
+static void put_load_balancing(lhi_text *out, const lh_training *t)
+{
+    if (t->balance_loss_given)
+        lhi_text_printf(out, "--moe-aux-loss-coeff %.12g\n", t->balance_loss);
+    if (t->balance_bias_given)
+        lhi_text_printf(out, "--moe-router-bias-update-rate %.12g\n",
+                        t->balance_bias);
+    if (t->expert_capacity > 0)
+        lhi_text_printf(out,
+                        "--moe-expert-capacity-factor %.12g\n"
+                        "--moe-token-drop-policy position\n",
+                        t->expert_capacity);
+}
+
+static void put_mlps(lhi_text *out, const lh_model *m)
+{
+    lhi_export_add_option(out, "ffn-hidden-size", m->ffn ? m->ffn : m->expert_ffn);
+    if (m->gated)
+        lhi_text_puts(out, "--swiglu\n");
+    if (!m->experts)
+        return;
+    lhi_export_add_option(out, "num-experts", m->experts);
+    lhi_export_add_option(out, "moe-router-topk", m->experts_per_token);
+    lhi_export_add_option(out, "moe-ffn-hidden-size", m->expert_ffn);
+    if (m->shared_expert_ffn)
+        lhi_export_add_option(out, "moe-shared-expert-intermediate-size",
+                          m->shared_expert_ffn);
+    if (m->shared_expert_gate)
+        lhi_text_puts(out, "--moe-shared-expert-gate\n");
+    lhi_text_puts(out, "--moe-layer-freq ");
+    put_runs(out, m, lh_model_layer_is_moe);
+    lhi_text_puts(out, "--moe-grouped-gemm\n");
+    put_router(out, m);
+}
+
+static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
+{
+    const uint32_t vocab = job->model->vocab;
+    uint32_t multiple;
+    const uint32_t words = lhi_megatron_padded_vocab(vocab, tensor, &multiple);
+    if (words != vocab)
+        lhi_text_printf(out,
+                        "# Megatron-LM pads the vocabulary to %" PRIu32
+                        " words, which were costed\n",
+                        words);
+    lhi_export_add_option(out, "vocab-size", vocab);
+    if (multiple < 128)
+        lhi_export_add_option(out, "make-vocab-size-divisible-by", multiple);
+}
+
+static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
+{
+    const lh_model *m = job->model;
+    lhi_export_add_option(out, "num-layers", m->layers);
+    lhi_export_add_option(out, "hidden-size", m->hidden);
+    put_attention(out, m);
+    put_mlps(out, m);
+    lhi_text_printf(out, "--normalization %s\n",
+                    m->norm == LH_NORM_LAYER ? "LayerNorm" : "RMSNorm");
+    if (!m->output_bias && !m->mlp_bias)
+        lhi_text_puts(out, "--disable-bias-linear\n");
+    if (m->qkv_bias)
+        lhi_text_puts(out, "--add-qkv-bias\n");
+    if (!m->tied_embeddings)
+        lhi_text_puts(out, "--untie-embeddings-and-output-weights\n");
+    put_vocabulary(out, job, tensor);
+    if (m->mtp_layers)
+        lhi_export_add_option(out, "mtp-num-layers", m->mtp_layers);
+    /* Megatron-LM's default is 0.1. */
+    if (lhi_job_dropout(job) != 0.1)
+        lhi_text_printf(out,
+                        "--hidden-dropout %.12g\n--attention-dropout %.12g\n",
+                        lhi_job_dropout(job), lhi_job_dropout(job));
+    put_load_balancing(out, &job->training);
+    lhi_export_add_option(out, "seq-length", job->training.sequence);
+    if (!m->positions)
+        lhi_export_add_option(out, "max-position-embeddings",
+                          job->training.sequence);
+}
+
+/* --- plan --------------------------------------------------------------------
+ */
+
+/* Adds the pipeline layout "Et*9|t*10|...|t*9L": embedding, decoder layers,
+ * multi-token prediction layers, loss; stage k is on rank k mod PP. */
+static void put_stages(lhi_text *out, const lh_plan *plan)
+{
+    const uint32_t chunks = lh_pipeline_n_chunks(plan->pipeline);
+    const uint32_t asked = plan->job->layout.mtp_chunk;
+    const uint32_t mtp_chunk = asked ? asked : chunks - 1;
+    const uint32_t mtp_layers = plan->job->model->mtp_layers;
+    lhi_text_puts(out, "--pipeline-model-parallel-layout E");
+    for (uint32_t i = 0; i < chunks; i++) {
+        uint32_t first, count;
+        lh_plan_layers(plan, i, &first, &count);
+        lhi_text_puts(out, i ? "|" : "");
+        if (count)
+            lhi_text_printf(out, "t*%" PRIu32, count);
+        if (mtp_layers && i == mtp_chunk)
+            lhi_text_printf(out, "m*%" PRIu32, mtp_layers);
+    }
+    lhi_text_puts(out, "L\n");
+    const lh_layout *l = &plan->best.layout;
+    const uint32_t group =
+        lhi_find_divisor_at_least(plan->best.microbatches, l->pipeline);
+    if (l->chunks_per_device > 1 && group != l->pipeline)
+        lhi_export_add_option(
+            out, "microbatch-group-size-per-virtual-pipeline-stage", group);
+}
+
+static void put_module_names(lhi_text *out, uint32_t named)
+{
+    lhi_text_puts(out,
+                  "--recompute-granularity selective\n--recompute-modules");
+    for (uint32_t i = 0; i < LH_N_MODULES; i++)
+        if (named >> i & 1)
+            lhi_text_printf(out, " %s", lh_module_name((lh_module)i));
+    lhi_text_puts(out, "\n");
+}
+
+/* Adds the modules that the cost model treats as cheap to recompute.
+ * Megatron-LM's default is core_attn, which fused attention recomputes itself.
+ */
+static void put_recompute_modules(lhi_text *out, const lh_job *job)
+{
+    if (job->framework.unfused_attention)
+        put_module_names(out, 1u << LH_MODULE_CORE_ATTN);
+    else
+        put_module_names(out,
+                         1u << LH_MODULE_LAYERNORM | 1u << LH_MODULE_MOE_ACT);
+}
+
+static void put_recompute(lhi_text *out, const lh_plan *plan)
+{
+    switch (plan->best.recompute) {
+    case LH_RECOMPUTE_NONE:
+    case LH_RECOMPUTE_OPERATIONS: /* elastic plans only: unsupported here */
+        break;
+    case LH_RECOMPUTE_SELECTIVE:
+        put_recompute_modules(out, plan->job);
+        break;
+    case LH_RECOMPUTE_FULL:
+        lhi_text_puts(
+            out, "--recompute-granularity full\n--recompute-method uniform\n"
+                 "--recompute-num-layers 1\n");
+        break;
+    case LH_RECOMPUTE_MODULES:
+        put_module_names(out, plan->job->training.recompute_modules);
+        break;
+    }
+}
+
+/* Computes the least and the greatest number of parameters in a chunk,
+ * including the head. */
+static void find_chunks(const lh_plan *plan, double *least, double *most)
+{
+    const lh_model *m = plan->job->model;
+    const lh_layout *l = &plan->best.layout;
+    const uint32_t n = lh_pipeline_n_chunks(plan->pipeline);
+    double left = lhi_layout_count_all_params(m, l);
+    *least = left;
+    *most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first, count;
+        lh_plan_layers(plan, i, &first, &count);
+        double own = lhi_layout_count_params(m, l, first, count);
+        if (i == 0)
+            own += (double)lh_model_embedding_params(m) / l->tensor;
+        if (i == n - 1)
+            own = left;
+        left -= own;
+        *least = fmin(*least, own);
+        *most = fmax(*most, own);
+    }
+}
+
+/* Adds the gradient buckets that overlap with passes in a single stage.
+ * megatron/training/training.py divides a GPU's parameters by their number.
+ * DDP's param_and_grad_buffer.py starts a new bucket at that size. So does
+ * FSDP's, but only outside its units, which with ZeRO 3 are the layers. */
+static void put_buckets(lhi_text *out, const lh_plan *plan)
+{
+    const uint32_t n = plan->best.layout.chunks_per_device;
+    const lh_model *m = plan->job->model;
+    double least, most;
+    lhi_export_add_option(out, "ddp-num-buckets", n);
+    if (n == 1)
+        return;
+    if (plan->best.zero == 3) {
+        lhi_text_puts(out, "# Its FSDP gathers and reduces each layer by "
+                           "itself; buckets part what is outside of layers\n");
+        return;
+    }
+    find_chunks(plan, &least, &most);
+    lhi_text_printf(out,
+                    "# Megatron-LM parts gradients%s into %" PRIu32
+                    " buckets of %.1f million parameters each; the plan's "
+                    "chunks of layers have %.1f to %.1f million\n",
+                    m->experts ? ", those of experts apart," : "", n,
+                    lhi_layout_count_all_params(m, &plan->best.layout) / n / 1e6,
+                    least / 1e6, most / 1e6);
+}
+
+static void put_memory(lhi_text *out, const lh_plan *plan)
+{
+    uint32_t groups =
+        lhi_state_groups(plan->job, &plan->best.layout, plan->best.zero);
+    switch (plan->best.zero) {
+    case 0:
+        if (plan->best.layout.chunks_per_device > 1)
+            lhi_text_puts(out, "--overlap-grad-reduce\n");
+        break;
+    case 1:
+        lhi_text_puts(out,
+                      "--use-distributed-optimizer\n--overlap-grad-reduce\n"
+                      "--overlap-param-gather\n");
+        break;
+    default:
+        lhi_text_printf(out,
+                        "--use-megatron-fsdp\n--use-distributed-optimizer\n"
+                        "--overlap-grad-reduce\n--overlap-param-gather\n"
+                        "--ckpt-format fsdp_dtensor\n"
+                        "--data-parallel-sharding-strategy %s\n",
+                        plan->best.zero == 2 ? "optim_grads"
+                                             : "optim_grads_params");
+        break;
+    }
+    if (groups > 1)
+        lhi_export_add_option(out, "num-distributed-optimizer-instances", groups);
+    /* In a pipeline, whole stages overlap with passes. */
+    if (plan->best.layout.pipeline == 1 &&
+        (plan->best.zero || plan->best.layout.chunks_per_device > 1))
+        put_buckets(out, plan);
+    put_recompute(out, plan);
+}
+
+static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
+{
+    lhi_export_add_option(out, "expert-model-parallel-size", l->expert);
+    lhi_export_add_option(out, "expert-tensor-parallel-size",
+                      lh_layout_expert_tensor(l));
+    if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
+        /* sharded like the rest; tokens stay, or are gathered likewise */
+        return;
+    if (l->expert > 1 && job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+        lhi_text_puts(out, "--moe-token-dispatcher-type flex\n"
+                           "--moe-flex-dispatcher-backend deepep\n");
+    else
+        lhi_text_puts(out, "--moe-token-dispatcher-type alltoall\n");
+}
+
+/* Adds the gradients' precision. Defaults: stored and reduced in fp32 with
+ * bf16, in fp16 with fp16. */
+static void put_gradients(lhi_text *out, const lh_job *job)
+{
+    const lh_gradient kept = job->framework.gradients;
+    if (kept == LH_GRADIENT_BF16)
+        lhi_text_puts(out, "--grad-reduce-in-bf16\n");
+    if (job->training.precision == LH_PRECISION_FP16 &&
+        kept == LH_GRADIENT_FP32)
+        lhi_text_puts(out, "--accumulate-allreduce-grads-in-fp32\n");
+}
+
+static void put_framework(lhi_text *out, const lh_plan *plan)
+{
+    const lh_framework *f = &plan->job->framework;
+    const lh_layout *l = &plan->best.layout;
+    if (l->tensor > 1 && !f->no_sequence_parallel)
+        lhi_text_puts(out, "--sequence-parallel\n");
+    if (f->unfused_attention)
+        lhi_text_puts(out, "--attention-backend unfused\n");
+    put_gradients(out, plan->job);
+    if (f->fp8 != LH_FP8_NONE)
+        lhi_text_puts(out, "--fp8-format hybrid\n--fp8-param-gather\n");
+    if (f->overlap_tensor > 0 && l->tensor > 1)
+        lhi_text_puts(out, "--tp-comm-overlap\n");
+    if (f->overlap_expert > 0 && l->expert > 1)
+        lhi_text_puts(out, "--overlap-moe-expert-parallel-comm\n");
+    if (l->chunks_per_device > 1 && l->pipeline > 1 &&
+        lh_framework_receives(f, l->chunks_per_device) == LH_RECEIVES_LATE)
+        lhi_text_puts(out, "--no-overlap-p2p-communication\n");
+}
+
+lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    if (plan->best.zero >= 2)
+        return LHI_CONNECTIONS_UNSET;
+    return l->tensor > 1 || l->context > 1 ? LHI_CONNECTIONS_ONE
+                                           : LHI_CONNECTIONS_ANY;
+}
+
+static void put_environment(lhi_text *out, const lh_plan *plan)
+{
+    const lhi_megatron_connection_rule connections = lhi_megatron_connections(plan);
+    if (connections == LHI_CONNECTIONS_UNSET)
+        lhi_text_puts(out, "# In the environment: no "
+                           "CUDA_DEVICE_MAX_CONNECTIONS\n");
+    else if (connections == LHI_CONNECTIONS_ONE)
+        lhi_text_puts(out, "# In the environment: "
+                           "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
+}
+
+/* Puts replicas outermost. parallel_state.py then requires as many replicas of
+ * experts as of the other parameters, even without experts. */
+static void put_replicas_outermost(lhi_text *out, const lh_job *job,
+                                   const lh_layout *l)
+{
+    lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
+    if (!job->model->experts && l->context > 1)
+        lhi_export_add_option(out, "expert-tensor-parallel-size",
+                          (uint64_t)l->tensor * l->context);
+}
+
+static void put_all(lhi_text *out, const lh_plan *plan)
+{
+    const lh_job *job = plan->job;
+    const lh_layout *l = &plan->best.layout;
+    lhi_export_add_origin(out, plan);
+    lhi_text_printf(out, "# The plan: %s on %s, %.3f s per iteration.\n",
+                    l->schedule, lh_placement_name(plan->best.placement),
+                    (double)plan->best.iteration_ns / 1e9);
+    lhi_export_add_ranks(out, plan);
+    put_environment(out, plan);
+    put_model(out, job, l->tensor);
+    lhi_export_add_option(out, "tensor-model-parallel-size", l->tensor);
+    lhi_export_add_option(out, "context-parallel-size", l->context);
+    if (job->model->experts)
+        put_experts(out, job, l);
+    lhi_export_add_option(out, "pipeline-model-parallel-size", l->pipeline);
+    if (l->pipeline > 1)
+        put_stages(out, plan);
+    if (l->outermost == LH_OUTERMOST_DATA && l->pipeline > 1)
+        put_replicas_outermost(out, job, l);
+    lhi_export_add_option(out, "micro-batch-size", l->micro_batch);
+    lhi_export_add_option(out, "global-batch-size", job->training.global_batch);
+    if (job->training.precision != LH_PRECISION_FP32)
+        lhi_text_printf(out, "--%s\n",
+                        lh_precision_name(job->training.precision));
+    put_framework(out, plan);
+    put_memory(out, plan);
+}
+
+lh_status lh_export_megatron(const lh_plan *plan, char **text, size_t *len,
+                             lh_error *err)
+{
+    lhi_text out = {0};
+    LHI_TRY(lhi_export_check(plan, LH_TARGET_MEGATRON, err));
+    put_all(&out, plan);
+    return lhi_text_take(&out, text, len, err);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a schedule with explicit communication for PyTorch. */
+#include "interop/export/export_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Communication action kinds. */
+enum action_kind { RECEIVE, SEND, WAIT_SEND };
+
+/* A communication action between two passes of a device. */
+typedef struct action {
+    uint32_t device;
+    uint32_t before; /* trace index for the run that follows */
+    int64_t at_ns;
+    uint32_t message;
+    enum action_kind kind;
+} action;
+
+/* Export state. */
+typedef struct comms {
+    const lh_trace *trace;
+    uint32_t *first; /* n_devices + 1: first run per device */
+    action *actions; /* with capacity for those of all messages */
+    uint32_t n;
+    uint32_t *n_left; /* per chunk: remaining backward passes */
+    bool *begun;      /* per chunk */
+    uint32_t n_chunks;
+} comms;
+
+/* Returns a device's first run that starts at `at_ns` or later. */
+static uint32_t run_from(const comms *m, uint32_t device, int64_t at_ns)
+{
+    uint32_t low = m->first[device], high = m->first[device + 1];
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->trace->runs[middle].start_ns < at_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_pass(const lh_pass *a, const lh_pass *b)
+{
+    return a->chunk == b->chunk && a->microbatch == b->microbatch &&
+           a->kind == b->kind;
+}
+
+/* Returns the run before which a message can be sent: the one after its
+ * producer, even if the producer has duration 0. */
+static uint32_t run_behind(const comms *m, const lh_trace_message *message)
+{
+    uint32_t at = run_from(m, message->from, message->produced_ns);
+    for (uint32_t r = at; r < m->first[message->from + 1] &&
+                          m->trace->runs[r].start_ns == message->produced_ns;
+         r++)
+        if (is_pass(&m->trace->runs[r].pass, &message->producer))
+            return r + 1;
+    return at;
+}
+
+static void add_action(comms *m, uint32_t device, uint32_t before,
+                       uint32_t message, enum action_kind kind, int64_t at_ns)
+{
+    m->actions[m->n++] = (action){.device = device,
+                                  .before = before,
+                                  .at_ns = at_ns,
+                                  .message = message,
+                                  .kind = kind};
+}
+
+/* Orders the actions of one gap between runs by time, so that both ends of a
+ * link agree. */
+static int compare(const void *a, const void *b)
+{
+    const action *x = a, *y = b;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    if (x->before != y->before)
+        return x->before < y->before ? -1 : 1;
+    if (x->at_ns != y->at_ns)
+        return x->at_ns < y->at_ns ? -1 : 1;
+    if (x->message != y->message)
+        return x->message < y->message ? -1 : 1;
+    return (int)x->kind - (int)y->kind;
+}
+
+/* Adds a comma unless the cell is the first of its row. */
+static void begin_cell(lhi_text *out)
+{
+    if (out->len && out->data[out->len - 1] != '\n')
+        lhi_text_puts(out, ",");
+}
+
+static void put_action(lhi_text *out, const comms *m, const action *a)
+{
+    static const char *const names[] = {"RECV_", "SEND_", "WAIT_SEND_"};
+    const lh_trace_message *message = &m->trace->messages[a->message];
+    bool forward = message->producer.kind == LH_F;
+    const lh_pass *of =
+        a->kind == RECEIVE ? &message->consumer : &message->producer;
+    begin_cell(out);
+    lhi_text_printf(out, "%" PRIu32 "%s%c%" PRIu32, of->chunk, names[a->kind],
+                    forward ? 'F' : 'B', of->microbatch);
+}
+
+static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
+{
+    char cell[LH_PASS_TEXT_SIZE];
+    uint32_t chunk = pass->chunk;
+    begin_cell(out);
+    if (!m->begun[chunk])
+        lhi_text_printf(out, "%" PRIu32 "UNSHARD,", chunk);
+    m->begun[chunk] = true;
+    lhi_text_printf(out, "%s", lh_pass_format(pass, cell));
+    bool last = pass->kind == LH_W || pass->kind == LH_B;
+    if (last && --m->n_left[chunk] == 0)
+        lhi_text_printf(out,
+                        ",%" PRIu32 "RESHARD,%" PRIu32 "REDUCE_GRAD,%" PRIu32
+                        "WAIT_REDUCE_GRAD",
+                        chunk, chunk, chunk);
+}
+
+static void put_rows(lhi_text *out, comms *m)
+{
+    uint32_t next = 0;
+    for (uint32_t d = 0; d < m->trace->n_devices; d++) {
+        for (uint32_t r = m->first[d]; r <= m->first[d + 1]; r++) {
+            while (next < m->n && m->actions[next].device == d &&
+                   m->actions[next].before == r)
+                put_action(out, m, &m->actions[next++]);
+            if (r < m->first[d + 1])
+                put_run(out, m, &m->trace->runs[r].pass);
+        }
+        lhi_text_puts(out, "\n");
+    }
+}
+
+static void place_actions(comms *m)
+{
+    const lh_trace *t = m->trace;
+    uint32_t r = 0;
+    for (uint32_t d = 0; d < t->n_devices; d++) {
+        m->first[d] = r;
+        while (r < t->n_runs && t->runs[r].device == d)
+            r++;
+    }
+    m->first[t->n_devices] = r;
+    for (r = 0; r < t->n_runs; r++) {
+        const lh_pass *pass = &t->runs[r].pass;
+        m->n_left[pass->chunk] += pass->kind == LH_W || pass->kind == LH_B;
+    }
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        const lh_trace_message *message = &t->messages[i];
+        int64_t begin = message->produced_ns, end = message->arrive_ns;
+        uint32_t behind = run_behind(m, message);
+        /* Waits for the send one pass after its predicted end, so that a sender
+         * ahead of the prediction does not block on a receiver behind it. */
+        uint32_t there = run_from(m, message->from, end) + 1;
+        uint32_t last = m->first[message->from + 1];
+        add_action(m, message->from, behind, i, SEND, begin);
+        add_action(m, message->to, run_from(m, message->to, begin), i, RECEIVE,
+                   begin);
+        there = there > last ? last : there;
+        add_action(m, message->from, there > behind ? there : behind, i,
+                   WAIT_SEND, end);
+    }
+    qsort(m->actions, m->n, sizeof *m->actions, compare);
+}
+
+static uint32_t count_chunks(const lh_trace *t)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < t->n_runs; r++)
+        if (t->runs[r].pass.chunk >= n)
+            n = t->runs[r].pass.chunk + 1;
+    return n;
+}
+
+lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text, size_t *len,
+                           lh_error *err)
+{
+    comms m = {.trace = trace, .n_chunks = count_chunks(trace)};
+    lhi_text out = {0};
+    m.first = calloc(trace->n_devices + (size_t)1, sizeof *m.first);
+    m.actions = calloc(3 * (size_t)trace->n_messages + 1, sizeof *m.actions);
+    m.n_left = calloc(m.n_chunks + (size_t)1, sizeof *m.n_left);
+    m.begun = calloc(m.n_chunks + (size_t)1, sizeof *m.begun);
+    lh_status status;
+    if (m.first && m.actions && m.n_left && m.begun) {
+        place_actions(&m);
+        put_rows(&out, &m);
+        status = lhi_text_take(&out, text, len, err);
+    } else {
+        status = lhi_fail_nomem(err);
+    }
+    free(m.first);
+    free(m.actions);
+    free(m.n_left);
+    free(m.begun);
+    return status;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Output common to torchtitan and Megatron-LM. */
+#include "interop/export/export_internal.h"
+
+#include "planner/layout/target.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
+{
+    lh_error why = {0};
+    lh_status status =
+        lhi_target_check_choice(target, plan->job, &plan->best, &why);
+    if (status == LH_OK)
+        return LH_OK;
+    return lhi_fail(err, status,
+                    "%s; longhaul plan --for %s searches what it can run",
+                    why.text, lh_target_name(target));
+}
+
+void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value)
+{
+    lhi_text_printf(out, "--%s %" PRIu64 "\n", name, value);
+}
+
+void lhi_export_add_origin(lhi_text *out, const lh_plan *plan)
+{
+    lhi_text_puts(out, "# Made by longhaul ");
+    lhi_text_add_escaped(out, plan->version, SIZE_MAX);
+    lhi_text_puts(out, " from ");
+    lhi_text_add_escaped(out, plan->name, SIZE_MAX);
+    lhi_text_puts(out, "\n");
+}
+
+void lhi_export_copy_comments(lhi_text *out, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        len += text[len] == '\n';
+        if (text[0] == '#')
+            lhi_text_add(out, text, len);
+        text += len;
+    }
+}
+
+/* Consecutive ranks in one datacenter. Ranks of one stage of one replica are
+ * consecutive; then follow replicas and stages, or stages and replicas. */
+typedef struct rank_run {
+    lhi_text *out;
+    const lh_job *job;
+    uint64_t first, next;
+    uint32_t datacenter;
+} rank_run;
+
+static void end_run(const rank_run *r)
+{
+    if (r->next == r->first)
+        return;
+    lhi_text_printf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": ", r->first,
+                    r->next - 1);
+    lhi_text_add_escaped(r->out, r->job->datacenters[r->datacenter].name,
+                       SIZE_MAX);
+    lhi_text_puts(r->out, "\n");
+}
+
+static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
+{
+    if (datacenter != r->datacenter) {
+        end_run(r);
+        r->first = r->next;
+        r->datacenter = datacenter;
+    }
+    r->next += n;
+}
+
+static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
+{
+    uint32_t i = 0;
+    for (; stage >= group->parts[i].stages; i++)
+        stage -= group->parts[i].stages;
+    return group->parts[i].datacenter;
+}
+
+void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint64_t gpus = (uint64_t)l->tensor * l->context;
+    const uint64_t all = gpus * l->pipeline * l->data;
+    rank_run r = {.out = out, .job = plan->job};
+    if (plan->job->n_datacenters == 1) {
+        if (all < plan->job->n_gpus) {
+            add_ranks(&r, 0, all);
+            end_run(&r);
+        }
+        return;
+    }
+    if (!l->sites)
+        return;
+    if (l->outermost == LH_OUTERMOST_DATA) {
+        for (uint32_t g = 0; g < l->sites->n_groups; g++)
+            add_ranks(&r, l->sites->groups[g].parts[0].datacenter,
+                      gpus * l->pipeline * l->sites->groups[g].replicas);
+    } else {
+        for (uint32_t s = 0; s < l->pipeline; s++)
+            for (uint32_t g = 0; g < l->sites->n_groups; g++)
+                add_ranks(&r, datacenter_of(&l->sites->groups[g], s),
+                          gpus * l->sites->groups[g].replicas);
+    }
+    end_run(&r);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "interop/import/command_line.h"
+
+#include <longhaul/job.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The state of the splitter. */
+typedef struct splitter {
+    const char *at, *end, *file;
+    uint32_t line, n;
+    lhi_command_line_word *words;
+    char *to; /* word under construction; large enough for all input */
+} splitter;
+
+/* Rejects expansions, which only a shell could perform. */
+static lh_status reject_expansion(const splitter *c, lh_error *err)
+{
+    const char *end = c->at + 1;
+    while (end < c->end && end - c->at < 40 && (unsigned char)*end > ' ' &&
+           *end != '"')
+        end++;
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%u: '%.*s' is for a shell to fill in; give what it "
+                    "stands for, or quote it as '...'",
+                    c->file, c->line, (int)(end - c->at), c->at);
+}
+
+static bool is_space(char ch)
+{
+    return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
+}
+
+static void append_letter(splitter *c)
+{
+    c->line += *c->at == '\n';
+    *c->to++ = *c->at++;
+}
+
+/* Processes a backslash escape outside single quotes. */
+static void add_escaped(splitter *c, bool in_quotes)
+{
+    const char *next = c->at + 1;
+    if (next < c->end && *next == '\r' && next + 1 < c->end && next[1] == '\n')
+        next++; /* DOS line ends */
+    if (next < c->end && *next == '\n') {
+        c->at = next + 1;
+        c->line++;
+    } else if (next == c->end || (in_quotes && !strchr("\"\\$`", *next))) {
+        append_letter(c);
+    } else {
+        c->at++;
+        append_letter(c);
+    }
+}
+
+static lh_status add_quoted(splitter *c, lh_error *err)
+{
+    const char quote = *c->at++;
+    const uint32_t line = c->line;
+    while (c->at < c->end && *c->at != quote) {
+        if (quote == '"' && (*c->at == '$' || *c->at == '`'))
+            return reject_expansion(c, err);
+        if (quote == '"' && *c->at == '\\')
+            add_escaped(c, true);
+        else
+            append_letter(c);
+    }
+    if (c->at == c->end)
+        return lhi_fail(err, LH_EINPUT, "%s:%u: this %c never ends", c->file,
+                        line, quote);
+    c->at++;
+    return LH_OK;
+}
+
+static lh_status add_word(splitter *c, lh_error *err)
+{
+    lhi_command_line_word *word = &c->words[c->n];
+    char *first = c->to;
+    *word = (lhi_command_line_word){first, c->line};
+    while (c->at < c->end && !is_space(*c->at)) {
+        if (*c->at == '$' || *c->at == '`')
+            return reject_expansion(c, err);
+        if (*c->at == '"' || *c->at == '\'')
+            LHI_TRY(add_quoted(c, err));
+        else if (*c->at == '\\')
+            add_escaped(c, false);
+        else
+            append_letter(c);
+    }
+    *c->to++ = '\0';
+    c->n++;
+    return LH_OK;
+}
+
+/* Skips the space between words; a line continuation is not a word. */
+static void skip_blank(splitter *c)
+{
+    while (c->at < c->end) {
+        size_t left = (size_t)(c->end - c->at);
+        if (is_space(*c->at)) {
+            c->line += *c->at++ == '\n';
+        } else if (*c->at == '#') {
+            const char *end = memchr(c->at, '\n', left);
+            c->at = end ? end : c->end;
+        } else if (left > 1 && *c->at == '\\' && c->at[1] == '\n') {
+            c->at += 2;
+            c->line++;
+        } else if (left > 2 && memcmp(c->at, "\\\r\n", 3) == 0) {
+            c->at += 3;
+            c->line++;
+        } else {
+            return;
+        }
+    }
+}
+
+lh_status lhi_command_line_parse(const char *text, size_t len,
+                                  const char *name, lhi_arena *mem,
+                                  lhi_command_line *out, lh_error *err)
+{
+    splitter c = {.at = text, .end = text + len, .file = name, .line = 1};
+    if (memchr(text, '\0', len))
+        return lhi_fail(err, LH_EINPUT, "%s: is no text: it has a NUL", name);
+    uint32_t most = 0;
+    for (size_t i = 0; i < len; i++)
+        most += !is_space(text[i]) && (i == 0 || is_space(text[i - 1]));
+    c.words = LHI_NEW(mem, lhi_command_line_word, most);
+    c.to = LHI_NEW(mem, char, len + most + 1);
+    if (!c.words || !c.to)
+        return lhi_fail_nomem(err);
+    for (skip_blank(&c); c.at < c.end; skip_blank(&c))
+        LHI_TRY(add_word(&c, err));
+    *out = (lhi_command_line){name, c.n, c.words};
+    return LH_OK;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* Reads an integer option like "--nnodes", in either spelling; returns 0 for a
+ * range. */
+static uint32_t read_launcher_count(const lhi_command_line *words, uint32_t n,
+                         const char *name, uint32_t usual)
+{
+    uint32_t found = usual;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *at = words->all[i].text, *with = name;
+        while (*with && (*at == '_' ? '-' : *at) == *with) {
+            with++;
+            at++;
+        }
+        if (*with || (*at && *at != '='))
+            continue;
+        const char *value = *at         ? at + 1
+                            : i + 1 < n ? words->all[i + 1].text
+                                        : "";
+        char *end;
+        long number = strtol(value, &end, 10);
+        found = *value && !*end && number > 0 && number <= (1 << 20)
+                    ? (uint32_t)number
+                    : 0;
+    }
+    return found;
+}
+
+uint32_t lhi_command_line_count_gpus(const lhi_command_line *words, uint32_t n)
+{
+    const uint64_t gpus = (uint64_t)read_launcher_count(words, n, "--nnodes", 1) *
+                          read_launcher_count(words, n, "--nproc-per-node", 0);
+    return gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
+}
+
+uint32_t lhi_command_line_find_arguments(const lhi_command_line *words)
+{
+    if (words->n == 0 || strncmp(words->all[0].text, "--", 2) == 0)
+        return 0;
+    for (uint32_t i = 0; i < words->n; i++) {
+        if (ends_in(words->all[i].text, ".py") ||
+            ends_in(words->all[i].text, ".sh"))
+            return i + 1;
+        if (strcmp(words->all[i].text, "-m") == 0 && i + 1 < words->n &&
+            strncmp(words->all[i + 1].text, "torch.distributed.", 18) != 0)
+            return i + 2;
+    }
+    return 0;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Importing the configuration of other programs as jobs. Input: Megatron-LM's
+ * arguments, or torchtitan's options or TOML. Output: the text of a job with
+ * the same model, training and layout, and notes about input that the job does
+ * not represent.
+ *
+ *     command_line.c          a command line as words
+ *     input_value.c           values, and errors about them
+ *     megatron_read.c         Megatron-LM's arguments, by their table
+ *     megatron_unmapped.c     arguments without a counterpart, and the reason
+ *     megatron_model.c, megatron_stages.c, megatron_job.c   their meaning
+ *     torchtitan_read.c       torchtitan's keys, by their table
+ *     torchtitan_unmapped.c   keys without a counterpart, and the reason
+ *     torchtitan_model.c, torchtitan_stages.c, torchtitan_job.c   their meaning
+ *     layer_pattern.c         lists of layers of one kind
+ *     rank_placement.c        placement and number of ranks
+ *     import_notes.c          notes about input that is not in the job
+ *     write_job.c             the text of the job
+ *     import.c                the public functions
+ *
+ * This header declares the interface between these files. */
+#ifndef LHI_IMPORT_OWN_H
+#define LHI_IMPORT_OWN_H
+
+#include "base/arena.h"
+#include "base/input_limits.h"
+#include "base/text.h"
+#include "format/job/parse.h"
+
+#include <longhaul/import.h>
+
+/* A run of consecutive ranks in one datacenter: from the end of the previous
+ * run (0 for the first) to `end`, exclusive. */
+typedef struct lhi_rank_range {
+    uint64_t end;
+    uint32_t datacenter;
+} lhi_rank_range;
+
+/* The imported job without its cluster. Strings and lists are in `mem`. */
+typedef struct lhi_imported_job {
+    lhi_arena *mem;
+    const char *source_name;  /* "Megatron-LM's arguments" */
+    const char *model_name; /* model name from options, resolved in `model` */
+    lh_model model;
+    lh_training training;
+    lh_framework framework; /* `preset` and the differences from it */
+    lh_layout layout;       /* its sites are not filled in yet */
+    lh_target target;       /* program in use today; LH_TARGET_ANY */
+    lh_target plan_for;     /* another program that may run the same job */
+    uint32_t instances; /* replica groups sharing state; 0: unspecified */
+    const char *instances_key; /* key that specifies them */
+    uint32_t gpus;             /* GPUs in use; 0: not known yet */
+    /* Placement of the ranks; empty: ranks fill the datacenters in order. */
+    lhi_rank_range *rank_ranges;
+    uint32_t n_rank_ranges;
+    lhi_text ignored; /* NUL-terminated names */
+    lhi_text noted;   /* NUL-terminated sentences */
+    uint32_t n_ignored, n_noted;
+} lhi_imported_job;
+
+/* Records a key without effect on the job. */
+void lhi_import_ignore(lhi_imported_job *in, const char *name);
+/* Records a sentence about input that is costed differently. */
+void lhi_import_note(lhi_imported_job *in, const char *format, ...)
+    LHI_PRINTF(2, 3);
+
+/* Parses a text into an imported job; `options` supply information that may be
+ * missing in the text: the GPUs, or the model. */
+typedef lh_status lhi_import_fn(const char *text, size_t len, const char *name,
+                                const lh_import_options *options,
+                                lhi_imported_job *in, lh_error *err);
+/* Checks whether two models have the same shape; ignores names. */
+bool lhi_has_same_shape(const lh_model *a, const lh_model *b);
+/* Sets the model's name if a preset has the same shape. */
+void lhi_import_name_model(lhi_imported_job *in);
+
+lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;
+
+/* Returns the number of GPUs in the options' machines; 0 if the number of nodes
+ * is not specified. */
+uint64_t lhi_import_count_gpus(const lh_import_options *options);
+/* Reads the comments of an exported file that specify the placement of ranks.
+ * Comments that conflict with the machines are ignored, with a note. */
+lh_status lhi_import_read_placement(const char *text, size_t len,
+                            const lh_import_options *options, lhi_imported_job *in,
+                            lh_error *err);
+/* Determines the number of GPUs: the ranks placed by comments, otherwise the
+ * machines' GPUs, otherwise the launcher's processes; 0 if none is specified.
+ * LH_EINPUT: the numbers conflict. */
+lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
+                               const lh_import_options *options,
+                               const lhi_imported_job *in, uint64_t *gpus,
+                               lh_error *err);
+
+/* Writes the job; adds notes about rank placements that a job cannot represent.
+ * LH_EINPUT if no valid job is possible. */
+lh_status lhi_import_write(lhi_imported_job *in, const char *name,
+                           const lh_import_options *options, char **text,
+                           size_t *len, lh_error *err);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "interop/import/layer_pattern.h"
+
+#include <string.h>
+
+/* --- lists ------------------------------------------------------------------
+ */
+
+enum { MAX_DEPTH = 32 };
+
+/* The parser's state: is[0..n-1] are the numbers so far, at most `most`. */
+typedef struct list_parser {
+    const char *at;
+    bool *is;
+    uint32_t n, most, deep;
+} list_parser;
+
+static bool read_number(list_parser *l, uint32_t *out)
+{
+    uint32_t number = 0;
+    if (*l->at < '0' || *l->at > '9')
+        return false;
+    for (; *l->at >= '0' && *l->at <= '9'; l->at++) {
+        if (number > 1 << 24)
+            return false;
+        number = 10 * number + (uint32_t)(*l->at - '0');
+    }
+    *out = number;
+    return true;
+}
+
+/* Reads "[0,1,1]". */
+static bool read_list(list_parser *l)
+{
+    uint32_t one;
+    for (l->at++; *l->at != ']'; l->at += *l->at == ',') {
+        if (!read_number(l, &one) || one > 1 || l->n == l->most ||
+            (*l->at != ',' && *l->at != ']'))
+            return false;
+        l->is[l->n++] = one == 1;
+    }
+    l->at++;
+    return true;
+}
+
+/* Repeats the numbers from `first` on until there are `times` copies. */
+static bool repeat(list_parser *l, uint32_t first, uint32_t times)
+{
+    const uint32_t len = l->n - first;
+    if ((uint64_t)len * times > l->most - first)
+        return false;
+    for (uint32_t i = 1; i < times && len; i++)
+        memcpy(l->is + first + (size_t)i * len, l->is + first,
+               len * sizeof *l->is);
+    l->n = first + len * times;
+    return true;
+}
+
+static bool read_sum(list_parser *l);
+
+static bool read_product(list_parser *l)
+{
+    const uint32_t first = l->n;
+    uint32_t times;
+    if (*l->at == '[') {
+        if (!read_list(l))
+            return false;
+    } else if (*l->at == '(' && l->deep++ < MAX_DEPTH) {
+        l->at++;
+        if (!read_sum(l) || *l->at++ != ')')
+            return false;
+        l->deep--;
+    } else {
+        return false;
+    }
+    while (*l->at == '*') {
+        l->at++;
+        if (!read_number(l, &times) || !repeat(l, first, times))
+            return false;
+    }
+    return true;
+}
+
+static bool read_sum(list_parser *l)
+{
+    if (!read_product(l))
+        return false;
+    while (*l->at == '+') {
+        l->at++;
+        if (!read_product(l))
+            return false;
+    }
+    return true;
+}
+
+bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
+                            bool *is, uint32_t n)
+{
+    list_parser l = {.at = text, .is = is, .most = n};
+    uint32_t every;
+    if (strchr(text, '['))
+        return read_sum(&l) && !*l.at && l.n == n;
+    if (!read_number(&l, &every) || *l.at || every == 0)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        is[i] = number == LHI_PATTERN_MULTIPLES ? i % every == 0
+                                            : i % every != every - 1;
+    return true;
+}
+
+/* --- model keys --------------------------------------------------------------
+ */
+
+/* Checks whether, from `first` on, exactly the layers with index % interval ==
+ * phase have experts. */
+static bool matches_phase(const bool *is, uint32_t layers, uint32_t first,
+                      uint32_t interval, uint32_t phase)
+{
+    for (uint32_t i = first; i < layers; i++)
+        if (is[i] != (i % interval == phase))
+            return false;
+    return true;
+}
+
+bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem, lh_model *model)
+{
+    const uint32_t n = model->layers;
+    uint32_t first = 0, second, listed = 0;
+    while (first < n && !is[first])
+        first++;
+    for (second = first + 1; second < n && !is[second];)
+        second++;
+    model->dense_layers = first;
+    if (second < n &&
+        matches_phase(is, n, first, second - first, first % (second - first))) {
+        model->moe_interval = second - first;
+        model->moe_phase = first % model->moe_interval;
+        if (matches_phase(is, n, 0, model->moe_interval, model->moe_phase))
+            model->dense_layers = 0;
+        return true;
+    }
+    uint32_t *list = LHI_NEW(mem, uint32_t, n);
+    if (!list)
+        return false;
+    for (uint32_t i = first; i < n; i++)
+        if (!is[i])
+            list[listed++] = i;
+    model->n_dense_list = listed;
+    model->dense_list = listed ? list : NULL;
+    return true;
+}
+
+/* Checks whether, from `first` on, exactly every n-th layer attends to all
+ * tokens; n = 0: no layer does. */
+static bool matches_interval(const bool *is, uint32_t layers, uint32_t first,
+                         uint32_t n)
+{
+    for (uint32_t i = first; i < layers; i++)
+        if (is[i] == (n && i % n == n - 1))
+            return false;
+    return true;
+}
+
+bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window, lh_model *model)
+{
+    const uint32_t layers = model->layers;
+    uint32_t first = 0, full;
+    while (first < layers && !is[first])
+        first++;
+    for (full = first; full < layers && is[full];)
+        full++;
+    if (first == layers)
+        return true; /* every layer attends to all tokens */
+    uint32_t n = 0;
+    if (full < layers) {
+        for (n = 2; n <= full + 1; n++)
+            if ((full + 1) % n == 0 && matches_interval(is, layers, first, n))
+                break;
+        if (n > full + 1)
+            return false;
+    }
+    model->sliding_window = window;
+    /* Omits the first layer if the interval alone describes the pattern. */
+    model->window_first_layer = matches_interval(is, layers, 0, n) ? 0 : first;
+    model->full_interval = n;
+    return true;
+}

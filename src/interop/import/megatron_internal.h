@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Megatron-LM's arguments as given. */
+#ifndef LHI_MEGATRON_OWN_H
+#define LHI_MEGATRON_OWN_H
+
+#include "interop/import/input_value.h"
+#include "interop/import/import_internal.h"
+
+/* The number of words that follow an argument's name. */
+typedef enum lhi_arity {
+    LHI_ARITY_FLAG,
+    LHI_ARITY_ONE,
+    LHI_ARITY_THREE,
+    LHI_ARITY_SOME, /* up to the next argument */
+} lhi_arity;
+
+/* The treatment of an argument without a counterpart in the job. */
+typedef enum lhi_argument_kind {
+    LHI_ARGUMENT_UNKNOWN,
+    LHI_ARGUMENT_IGNORED,    /* no effect on cost */
+    LHI_ARGUMENT_NOTED,   /* accepted; `why`: how it is costed */
+    LHI_ARGUMENT_REFUSED, /* rejected; `why`: the reason */
+} lhi_argument_kind;
+
+/* An argument without a counterpart. */
+typedef struct lhi_unmapped_argument {
+    lhi_argument_kind kind;
+    lhi_arity arity;
+    const char *why;
+} lhi_unmapped_argument;
+
+/* Looks up an argument without a counterpart; `name` is without its dashes. */
+lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
+
+/* The arguments with a counterpart in the job. */
+#define LHI_MEGATRON_LIST(X)                                                   \
+    X(ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,                                 \
+      "account-for-embedding-in-pipeline-split", FLAG)                         \
+    X(ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT,                                      \
+      "account-for-loss-in-pipeline-split", FLAG)                              \
+    X(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32,                                      \
+      "accumulate-allreduce-grads-in-fp32", FLAG)                              \
+    X(ADD_QKV_BIAS, "add-qkv-bias", FLAG)                                      \
+    X(ATTENTION_BACKEND, "attention-backend", ONE)                             \
+    X(ATTENTION_DROPOUT, "attention-dropout", ONE)                             \
+    X(BF16, "bf16", FLAG)                                                      \
+    X(CONTEXT_PARALLEL_SIZE, "context-parallel-size", ONE)                     \
+    X(DATA_PARALLEL_SHARDING_STRATEGY, "data-parallel-sharding-strategy", ONE) \
+    X(DDP_BUCKET_SIZE, "ddp-bucket-size", ONE)                                 \
+    X(DDP_NUM_BUCKETS, "ddp-num-buckets", ONE)                                 \
+    X(DECODER_FIRST_PIPELINE_NUM_LAYERS, "decoder-first-pipeline-num-layers",  \
+      ONE)                                                                     \
+    X(DECODER_LAST_PIPELINE_NUM_LAYERS, "decoder-last-pipeline-num-layers",    \
+      ONE)                                                                     \
+    X(DISABLE_BIAS_LINEAR, "disable-bias-linear", FLAG)                        \
+    X(ENCODER_NUM_LAYERS, "encoder-num-layers", ONE)                           \
+    X(ENCODER_SEQ_LENGTH, "encoder-seq-length", ONE)                           \
+    X(EXPERT_MODEL_PARALLEL_SIZE, "expert-model-parallel-size", ONE)           \
+    X(EXPERT_TENSOR_PARALLEL_SIZE, "expert-tensor-parallel-size", ONE)         \
+    X(FFN_HIDDEN_SIZE, "ffn-hidden-size", ONE)                                 \
+    X(FP16, "fp16", FLAG)                                                      \
+    X(FP8_FORMAT, "fp8-format", ONE)                                           \
+    X(FP8_PARAM_GATHER, "fp8-param-gather", FLAG)                              \
+    X(GLOBAL_BATCH_SIZE, "global-batch-size", ONE)                             \
+    X(GRAD_REDUCE_IN_BF16, "grad-reduce-in-bf16", FLAG)                        \
+    X(GROUP_QUERY_ATTENTION, "group-query-attention", FLAG)                    \
+    X(HIDDEN_DROPOUT, "hidden-dropout", ONE)                                   \
+    X(HIDDEN_SIZE, "hidden-size", ONE)                                         \
+    X(KV_CHANNELS, "kv-channels", ONE)                                         \
+    X(KV_LORA_RANK, "kv-lora-rank", ONE)                                       \
+    X(MAIN_GRADS_DTYPE, "main-grads-dtype", ONE)                               \
+    X(MAKE_VOCAB_SIZE_DIVISIBLE_BY, "make-vocab-size-divisible-by", ONE)       \
+    X(MAX_POSITION_EMBEDDINGS, "max-position-embeddings", ONE)                 \
+    X(MICRO_BATCH_SIZE, "micro-batch-size", ONE)                               \
+    X(MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE,                        \
+      "microbatch-group-size-per-virtual-pipeline-stage", ONE)                 \
+    X(MOE_ENABLE_DEEPEP, "moe-enable-deepep", FLAG)                            \
+    X(MOE_FFN_HIDDEN_SIZE, "moe-ffn-hidden-size", ONE)                         \
+    X(MOE_FLEX_DISPATCHER_BACKEND, "moe-flex-dispatcher-backend", ONE)         \
+    X(MOE_GROUPED_GEMM, "moe-grouped-gemm", FLAG)                              \
+    X(MOE_LAYER_FREQ, "moe-layer-freq", ONE)                                   \
+    X(MOE_LAYER_RECOMPUTE, "moe-layer-recompute", FLAG)                        \
+    X(MOE_ROUTER_GROUP_TOPK, "moe-router-group-topk", ONE)                     \
+    X(MOE_ROUTER_NUM_GROUPS, "moe-router-num-groups", ONE)                     \
+    X(MOE_ROUTER_PRE_SOFTMAX, "moe-router-pre-softmax", FLAG)                  \
+    X(MOE_ROUTER_SCORE_FUNCTION, "moe-router-score-function", ONE)             \
+    X(MOE_ROUTER_TOPK, "moe-router-topk", ONE)                                 \
+    X(MOE_ROUTER_TOPK_SCALING_FACTOR, "moe-router-topk-scaling-factor", ONE)   \
+    X(MOE_SHARED_EXPERT_GATE, "moe-shared-expert-gate", FLAG)                  \
+    X(MOE_SHARED_EXPERT_INTERMEDIATE_SIZE,                                     \
+      "moe-shared-expert-intermediate-size", ONE)                              \
+    X(MOE_TOKEN_DISPATCHER_TYPE, "moe-token-dispatcher-type", ONE)             \
+    X(MTP_NUM_LAYERS, "mtp-num-layers", ONE)                                   \
+    X(MULTI_LATENT_ATTENTION, "multi-latent-attention", FLAG)                  \
+    X(NO_OVERLAP_P2P_COMMUNICATION, "no-overlap-p2p-communication", FLAG)      \
+    X(NORMALIZATION, "normalization", ONE)                                     \
+    X(NUM_ATTENTION_HEADS, "num-attention-heads", ONE)                         \
+    X(NUM_DISTRIBUTED_OPTIMIZER_INSTANCES,                                     \
+      "num-distributed-optimizer-instances", ONE)                              \
+    X(NUM_EXPERTS, "num-experts", ONE)                                         \
+    X(NUM_LAYERS, "num-layers", ONE)                                           \
+    X(NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE,                                   \
+      "num-layers-per-virtual-pipeline-stage", ONE)                            \
+    X(NUM_QUERY_GROUPS, "num-query-groups", ONE)                               \
+    X(NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK,                                    \
+      "num-virtual-stages-per-pipeline-rank", ONE)                             \
+    X(OPTIMIZER, "optimizer", ONE)                                             \
+    X(OVERLAP_GRAD_REDUCE, "overlap-grad-reduce", FLAG)                        \
+    X(OVERLAP_MOE_EXPERT_PARALLEL_COMM, "overlap-moe-expert-parallel-comm",    \
+      FLAG)                                                                    \
+    X(OVERLAP_PARAM_GATHER, "overlap-param-gather", FLAG)                      \
+    X(PADDED_VOCAB_SIZE, "padded-vocab-size", ONE)                             \
+    X(PIPELINE_MODEL_PARALLEL_LAYOUT, "pipeline-model-parallel-layout", ONE)   \
+    X(PIPELINE_MODEL_PARALLEL_SIZE, "pipeline-model-parallel-size", ONE)       \
+    X(POSITION_EMBEDDING_TYPE, "position-embedding-type", ONE)                 \
+    X(Q_LORA_RANK, "q-lora-rank", ONE)                                         \
+    X(QK_HEAD_DIM, "qk-head-dim", ONE)                                         \
+    X(QK_LAYERNORM, "qk-layernorm", FLAG)                                      \
+    X(QK_POS_EMB_HEAD_DIM, "qk-pos-emb-head-dim", ONE)                         \
+    X(QUICK_GEGLU, "quick-geglu", FLAG)                                        \
+    X(RECOMPUTE_ACTIVATIONS, "recompute-activations", FLAG)                    \
+    X(RECOMPUTE_GRANULARITY, "recompute-granularity", ONE)                     \
+    X(RECOMPUTE_METHOD, "recompute-method", ONE)                               \
+    X(RECOMPUTE_MODULES, "recompute-modules", SOME)                            \
+    X(RECOMPUTE_NUM_LAYERS, "recompute-num-layers", ONE)                       \
+    X(ROTARY_BASE, "rotary-base", ONE)                                         \
+    X(SEQ_LENGTH, "seq-length", ONE)                                           \
+    X(SEQUENCE_PARALLEL, "sequence-parallel", FLAG)                            \
+    X(SOFTMAX_TYPE, "softmax-type", ONE)                                       \
+    X(SWIGLU, "swiglu", FLAG)                                                  \
+    X(TENSOR_MODEL_PARALLEL_SIZE, "tensor-model-parallel-size", ONE)           \
+    X(TORCH_FSDP2_NO_RESHARD_AFTER_FORWARD,                                    \
+      "torch-fsdp2-no-reshard-after-forward", FLAG)                            \
+    X(TP_COMM_OVERLAP, "tp-comm-overlap", FLAG)                                \
+    X(TRANSFORMER_IMPL, "transformer-impl", ONE)                               \
+    X(UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS,                                     \
+      "untie-embeddings-and-output-weights", FLAG)                             \
+    X(USE_DISTRIBUTED_OPTIMIZER, "use-distributed-optimizer", FLAG)            \
+    X(USE_FLASH_ATTN, "use-flash-attn", FLAG)                                  \
+    X(USE_MEGATRON_FSDP, "use-megatron-fsdp", FLAG)                            \
+    X(USE_ROTARY_POSITION_EMBEDDINGS, "use-rotary-position-embeddings", FLAG)  \
+    X(USE_TORCH_FSDP2, "use-torch-fsdp2", FLAG)                                \
+    X(USE_TP_PP_DP_MAPPING, "use-tp-pp-dp-mapping", FLAG)                      \
+    X(V_HEAD_DIM, "v-head-dim", ONE)                                           \
+    X(VOCAB_SIZE, "vocab-size", ONE)                                           \
+    X(WINDOW_ATTN_SKIP_FREQ, "window-attn-skip-freq", ONE)                     \
+    X(WINDOW_SIZE, "window-size", ONE)
+
+/* One key per argument with a counterpart. */
+typedef enum lhi_megatron_key {
+#define LHI_MEGATRON_ROW(key, name, arity) LHI_ARG_##key,
+    LHI_MEGATRON_LIST(LHI_MEGATRON_ROW)
+#undef LHI_MEGATRON_ROW
+        LHI_N_ARGS
+} lhi_megatron_key;
+
+/* All arguments as given, and the GPUs. */
+typedef struct lhi_megatron {
+    const char *file;
+    uint32_t gpus; /* torchrun's --nnodes x --nproc-per-node; 0: unknown */
+    lhi_input_value args[LHI_N_ARGS];
+} lhi_megatron;
+
+/* Reads the words of a command line. */
+lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
+                            lhi_megatron *out, lh_error *err);
+
+/* Checks whether an argument is given. */
+bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key);
+/* Reports "file:line: --name: " with the problem. */
+lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
+                       lh_status code, lh_error *err, const char *format, ...)
+    LHI_PRINTF(5, 6);
+/* Reads an integer in least..most; *out is unchanged if it is not given. */
+lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
+                        uint32_t least, uint32_t most, uint32_t *out,
+                        lh_error *err);
+/* Reads a mandatory integer. */
+lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
+                       uint32_t least, uint32_t most, uint32_t *out,
+                       lh_error *err);
+/* Reads a number; *out is unchanged if it is not given. */
+lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
+                       lh_error *err);
+/* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
+ * is not given. */
+lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
+                         const char *const *names, uint32_t *out,
+                         lh_error *err);
+
+/* Derives the model from the arguments, after all are read. */
+lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
+                             lh_error *err);
+/* Derives the pipeline stages from the arguments. */
+lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
+                              lh_error *err);
+
+#endif

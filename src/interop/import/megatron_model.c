@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model from Megatron-LM's arguments, with the defaults of arguments.py and
+ * transformer_config.py (core 0.16.1). */
+#include "interop/import/layer_pattern.h"
+#include "interop/import/megatron_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
+                            lh_error *err)
+{
+    const lhi_megatron_key layers = lhi_arg_is_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
+                                        ? LHI_ARG_ENCODER_NUM_LAYERS
+                                        : LHI_ARG_NUM_LAYERS;
+    LHI_TRY(lhi_arg_require_integer(m, layers, 1, LHI_MAX_LAYERS, &model->layers, err));
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_HIDDEN_SIZE, 1, LHI_MAX_WIDTH,
+                         &model->hidden, err));
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_NUM_ATTENTION_HEADS, 1, LHI_MAX_WIDTH,
+                         &model->heads, err));
+    return lhi_arg_get_integer(m, LHI_ARG_MTP_NUM_LAYERS, 0, LHI_MAX_LAYERS,
+                         &model->mtp_layers, err);
+}
+
+static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
+                             lh_error *err)
+{
+    lh_model *model = &in->model;
+    model->kv_lora_rank = 32;
+    model->qk_nope_head_dim = model->v_head_dim = 128;
+    model->qk_rope_head_dim = 64;
+    const struct {
+        lhi_megatron_key key;
+        uint32_t least, *to;
+    } rows[] = {
+        {LHI_ARG_Q_LORA_RANK, 0, &model->q_lora_rank},
+        {LHI_ARG_KV_LORA_RANK, 1, &model->kv_lora_rank},
+        {LHI_ARG_QK_HEAD_DIM, 1, &model->qk_nope_head_dim},
+        {LHI_ARG_QK_POS_EMB_HEAD_DIM, 1, &model->qk_rope_head_dim},
+        {LHI_ARG_V_HEAD_DIM, 1, &model->v_head_dim},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        LHI_TRY(lhi_arg_get_integer(m, rows[i].key, rows[i].least, LHI_MAX_WIDTH,
+                              rows[i].to, err));
+    model->head_dim = model->qk_nope_head_dim + model->qk_rope_head_dim;
+    model->kv_heads = model->heads;
+    if (lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION))
+        return lhi_arg_fail(m, LHI_ARG_GROUP_QUERY_ATTENTION, LH_EINPUT, err,
+                            "does not go with --multi-latent-attention");
+    if (!lhi_arg_is_given(m, LHI_ARG_QK_LAYERNORM))
+        lhi_import_note(in, "--multi-latent-attention: norms of what is "
+                            "compressed are costed, as with --qk-layernorm");
+    return LH_OK;
+}
+
+static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
+                            lh_error *err)
+{
+    lh_model *model = &in->model;
+    if (lhi_arg_is_given(m, LHI_ARG_MULTI_LATENT_ATTENTION))
+        return read_latent(m, in, err);
+    model->qk_norm = lhi_arg_is_given(m, LHI_ARG_QK_LAYERNORM);
+    if (!lhi_arg_is_given(m, LHI_ARG_KV_CHANNELS)) {
+        if (model->hidden % model->heads != 0)
+            return lhi_arg_fail(m, LHI_ARG_NUM_ATTENTION_HEADS, LH_EINPUT, err,
+                                "%u do not divide --hidden-size %u; give "
+                                "--kv-channels",
+                                model->heads, model->hidden);
+        model->head_dim = model->hidden / model->heads;
+    }
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_KV_CHANNELS, 1, LHI_MAX_WIDTH,
+                          &model->head_dim, err));
+    model->kv_heads = model->heads;
+    if (!lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION)) {
+        if (lhi_arg_is_given(m, LHI_ARG_NUM_QUERY_GROUPS))
+            lhi_import_note(in, "--num-query-groups: says nothing without "
+                                "--group-query-attention; every head has keys "
+                                "and values of its own");
+        return LH_OK;
+    }
+    model->kv_heads = 1;
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_QUERY_GROUPS, 1, LHI_MAX_WIDTH,
+                          &model->kv_heads, err));
+    if (model->heads % model->kv_heads != 0)
+        return lhi_arg_fail(m, LHI_ARG_NUM_QUERY_GROUPS, LH_EINPUT, err,
+                            "the %u heads cannot be shared by %u groups",
+                            model->heads, model->kv_heads);
+    return LH_OK;
+}
+
+/* Reads "127,0" or "(127, 0)": the visible tokens before and after a token's
+ * own position. */
+static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
+                             lh_error *err)
+{
+    lh_model *model = &in->model;
+    uint32_t n = 0;
+    const lhi_input_value *freq = &m->args[LHI_ARG_WINDOW_ATTN_SKIP_FREQ];
+    bool *is = LHI_NEW(in->mem, bool, model->layers);
+    if (!is)
+        return lhi_fail_nomem(err);
+    if (!lhi_arg_is_given(m, LHI_ARG_WINDOW_SIZE))
+        return LH_OK;
+    const char *text = m->args[LHI_ARG_WINDOW_SIZE].values[0].text;
+    const char *at = text + (*text == '(');
+    while (*at >= '0' && *at <= '9' && n < LHI_MAX_VOCAB)
+        n = 10 * n + (uint32_t)(*at++ - '0');
+    at += *at == ',';
+    at += strspn(at, " ");
+    if (n >= LHI_MAX_VOCAB || (strcmp(at, "0") && strcmp(at, "0)")))
+        return lhi_arg_fail(m, LHI_ARG_WINDOW_SIZE, LH_EINPUT, err,
+                            "'%.40s' is not N,0: the tokens before each that "
+                            "it sees",
+                            text);
+    for (uint32_t i = 0; i < model->layers; i++)
+        is[i] = true;
+    if (freq->is_given &&
+        !lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_EXCEPT_MULTIPLES, is,
+                                model->layers))
+        return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EINPUT, err,
+                            "'%.60s' is neither a number of layers nor a list "
+                            "of a 0 or 1 for each of %u, as ([1]*3+[0])*8",
+                            freq->values[0].text, model->layers);
+    if (!lhi_layer_pattern_set_windows(is, n + 1, model))
+        return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EUNSUPPORTED,
+                            err,
+                            "longhaul knows layers that see all at equal "
+                            "distances alone");
+    return LH_OK;
+}
+
+static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
+                                lh_error *err)
+{
+    static const char *const softmax[] = {"vanilla", "off-by-one", "learnable",
+                                          NULL};
+    uint32_t kind = 0;
+    LHI_TRY(read_heads(m, in, err));
+    LHI_TRY(read_window(m, in, err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_SOFTMAX_TYPE, softmax, &kind, err));
+    in->model.attention_sinks = kind == 2;
+    return LH_OK;
+}
+
+static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
+                                lh_error *err)
+{
+    lh_model *model = &in->model;
+    static const char *const kinds[] = {"learned_absolute", "rope", "mrope",
+                                        "relative",         "none", NULL};
+    uint32_t kind = 0, positions = 0;
+    LHI_TRY(
+        lhi_arg_get_choice(m, LHI_ARG_POSITION_EMBEDDING_TYPE, kinds, &kind, err));
+    if (lhi_arg_is_given(m, LHI_ARG_USE_ROTARY_POSITION_EMBEDDINGS))
+        kind = 1;
+    if (kind == 3)
+        return lhi_arg_fail(m, LHI_ARG_POSITION_EMBEDDING_TYPE, LH_EUNSUPPORTED,
+                            err,
+                            "longhaul has no cost of biases by distance in "
+                            "attention");
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1, LHI_MAX_VOCAB,
+                         &positions, err));
+    model->positions = kind == 0 ? positions : 0;
+    if (kind == 0 && lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
+        lhi_import_ignore(in, "--rotary-base");
+    return kind == 0 ? LH_OK
+                     : lhi_arg_get_integer(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
+                                     &model->rope_theta, err);
+}
+
+static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
+{
+    const bool swiglu = lhi_arg_is_given(m, LHI_ARG_SWIGLU);
+    const uint64_t wide = 4 * (uint64_t)model->hidden;
+    model->gated = swiglu || lhi_arg_is_given(m, LHI_ARG_QUICK_GEGLU);
+    model->ffn = (uint32_t)(swiglu ? wide * 2 / 3 / 64 * 64 : wide);
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
+                          &model->ffn, err));
+    const bool biased = !lhi_arg_is_given(m, LHI_ARG_DISABLE_BIAS_LINEAR);
+    model->output_bias = model->mlp_bias = biased;
+    model->qkv_bias = biased || lhi_arg_is_given(m, LHI_ARG_ADD_QKV_BIAS);
+    return LH_OK;
+}
+
+static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
+                                    lh_error *err)
+{
+    lh_model *model = &in->model;
+    const lhi_input_value *freq = &m->args[LHI_ARG_MOE_LAYER_FREQ];
+    bool *is = LHI_NEW(in->mem, bool, model->layers);
+    if (!is)
+        return lhi_fail_nomem(err);
+    if (!freq->is_given)
+        return LH_OK;
+    if (!lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_MULTIPLES, is,
+                                model->layers))
+        return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
+                            "'%.60s' is neither a number of layers nor a list "
+                            "of a 0 or 1 for each of %u, as ([0]*3+[1]*58)",
+                            freq->values[0].text, model->layers);
+    if (!lhi_layer_pattern_set_experts(is, in->mem, model))
+        return lhi_fail_nomem(err);
+    if (lh_model_moe_layers(model, 0, model->layers) == 0)
+        return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
+                            "no layer has experts; leave --num-experts out");
+    return LH_OK;
+}
+
+/* Reads the router; top-1 selection before the softmax is invalid. */
+static lh_status read_router(const lhi_megatron *m, lh_model *model,
+                             lh_error *err)
+{
+    static const char *const scores[] = {"softmax", "sigmoid", NULL};
+    uint32_t router = LH_ROUTER_SOFTMAX;
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_ROUTER_SCORE_FUNCTION, scores, &router,
+                           err));
+    model->router = (lh_router)router;
+    model->unnormalised_scores = router == LH_ROUTER_SOFTMAX &&
+                        model->experts_per_token > 1 &&
+                        lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
+                         &model->routed_scale, err));
+    if (model->routed_scale < 0 || model->routed_scale > 1e6)
+        return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR, LH_EINPUT,
+                            err, "must be from 0 to 1e6");
+    if (!lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
+        return LH_OK;
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1, model->experts,
+                          &model->expert_groups, err));
+    model->groups_per_token = model->expert_groups;
+    return lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_GROUP_TOPK, 1,
+                         model->expert_groups, &model->groups_per_token, err);
+}
+
+static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
+                              lh_error *err)
+{
+    lh_model *model = &in->model;
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_EXPERTS, 0, LHI_MAX_WIDTH,
+                          &model->experts, err));
+    if (model->experts == 0)
+        return LH_OK;
+    model->experts_per_token = 2;
+    model->expert_ffn = model->ffn;
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_TOPK, 1, model->experts,
+                          &model->experts_per_token, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
+                          &model->expert_ffn, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE, 1,
+                          LHI_MAX_VOCAB, &model->shared_expert_ffn, err));
+    model->shared_expert_gate =
+        model->shared_expert_ffn &&
+        lhi_arg_is_given(m, LHI_ARG_MOE_SHARED_EXPERT_GATE);
+    model->router_bias = model->mlp_bias;
+    LHI_TRY(read_router(m, model, err));
+    if (!lhi_arg_is_given(m, LHI_ARG_MOE_GROUPED_GEMM))
+        lhi_import_note(in, "--num-experts: products of experts are costed as "
+                            "with --moe-grouped-gemm");
+    return read_expert_layers(m, in, err);
+}
+
+static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported_job *in,
+                                 lh_error *err)
+{
+    lh_model *model = &in->model;
+    uint32_t by = 128, tensor = 1;
+    if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE) &&
+        lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE))
+        return lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
+                             &model->vocab, err);
+    if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE))
+        return lhi_arg_fail(m, LHI_ARG_VOCAB_SIZE, LH_EINPUT, err,
+                            "is missing; Megatron-LM asks its tokenizer, "
+                            "longhaul has none: add it with the words that the "
+                            "tokenizer knows");
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
+                          &model->vocab, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MAKE_VOCAB_SIZE_DIVISIBLE_BY, 1,
+                          LHI_MAX_VOCAB, &by, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, 1,
+                          LHI_MAX_DEGREE, &tensor, err));
+    uint64_t to = (uint64_t)by * tensor;
+    uint64_t padded = (model->vocab + to - 1) / to * to;
+    if (lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE)) {
+        uint32_t given = 0;
+        LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
+                              &given, err));
+        padded = given;
+    }
+    const uint32_t costed = lhi_megatron_padded_vocab(model->vocab, tensor, &by);
+    if (padded != costed)
+        lhi_import_note(in,
+                        "--vocab-size: Megatron-LM pads the vocabulary to "
+                        "%llu words, of which %u are costed",
+                        (unsigned long long)padded, costed);
+    return LH_OK;
+}
+
+/* --- presets ----------------------------------------------------------------
+ */
+
+static bool same_shape(const lh_model *a, const lh_model *b)
+{
+    const uint32_t pairs[][2] = {
+        {a->layers, b->layers},
+        {a->hidden, b->hidden},
+        {a->vocab, b->vocab},
+        {a->heads, b->heads},
+        {a->kv_heads, b->kv_heads},
+        {a->head_dim, b->head_dim},
+        {a->gated, b->gated},
+        {a->parallel_block, b->parallel_block},
+        {a->tied_embeddings, b->tied_embeddings},
+        {a->qkv_bias, b->qkv_bias},
+        {a->output_bias, b->output_bias},
+        {a->mlp_bias, b->mlp_bias},
+        {a->qk_norm, b->qk_norm},
+        {a->attention_sinks, b->attention_sinks},
+        {a->norm, b->norm},
+        {a->positions, b->positions},
+        {a->experts, b->experts},
+        {a->q_lora_rank, b->q_lora_rank},
+        {a->kv_lora_rank, b->kv_lora_rank},
+        {a->qk_nope_head_dim, b->qk_nope_head_dim},
+        {a->qk_rope_head_dim, b->qk_rope_head_dim},
+        {a->v_head_dim, b->v_head_dim},
+        {a->mtp_layers, b->mtp_layers},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i][0] != pairs[i][1])
+            return false;
+    return true;
+}
+
+static bool same_router(const lh_model *a, const lh_model *b)
+{
+    return a->router == b->router && a->unnormalised_scores == b->unnormalised_scores &&
+           a->routed_scale == b->routed_scale &&
+           a->expert_groups == b->expert_groups &&
+           a->groups_per_token == b->groups_per_token;
+}
+
+static bool same_experts(const lh_model *a, const lh_model *b)
+{
+    return a->experts == 0 || (a->experts_per_token == b->experts_per_token &&
+                               a->expert_ffn == b->expert_ffn &&
+                               a->shared_expert_ffn == b->shared_expert_ffn &&
+                               a->shared_expert_gate == b->shared_expert_gate &&
+                               a->router_bias == b->router_bias &&
+                               same_router(a, b));
+}
+
+/* Compares the layers; ignores the width of dense layers if there are none. */
+static bool same_layers(const lh_model *a, const lh_model *b)
+{
+    bool dense = false;
+    for (uint32_t i = 0; i < a->layers; i++) {
+        dense = dense || !lh_model_layer_is_moe(a, i);
+        if (lh_model_layer_is_moe(a, i) != lh_model_layer_is_moe(b, i) ||
+            lh_model_layer_window(a, i) != lh_model_layer_window(b, i))
+            return false;
+    }
+    return !dense || a->ffn == b->ffn;
+}
+
+/* Compares the positions; an unspecified value matches any. */
+static bool same_positions(const lh_model *a, const lh_model *b)
+{
+    return !a->rope_theta || !b->rope_theta || a->rope_theta == b->rope_theta;
+}
+
+bool lhi_has_same_shape(const lh_model *a, const lh_model *b)
+{
+    return same_shape(a, b) && same_positions(a, b) && same_experts(a, b) &&
+           same_layers(a, b);
+}
+
+void lhi_import_name_model(lhi_imported_job *in)
+{
+    for (const char *const *name = lh_model_presets(); *name; name++) {
+        const lh_model *preset = lh_model_preset(*name);
+        if (lhi_has_same_shape(preset, &in->model)) {
+            in->model_name = preset->name;
+            in->model = *preset;
+            return;
+        }
+    }
+}
+
+lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
+                             lh_error *err)
+{
+    static const char *const norms[] = {"RMSNorm", "LayerNorm", NULL};
+    lh_model *model = &in->model;
+    uint32_t norm = LH_NORM_LAYER;
+    *model = (lh_model){.name = "imported", .moe_interval = 1};
+    LHI_TRY(read_sizes(m, model, err));
+    LHI_TRY(read_attention(m, in, err));
+    LHI_TRY(read_positions(m, in, err));
+    LHI_TRY(read_mlp(m, model, err));
+    LHI_TRY(read_experts(m, in, err));
+    LHI_TRY(read_vocabulary(m, in, err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_NORMALIZATION, norms, &norm, err));
+    model->norm = (lh_norm)norm;
+    model->tied_embeddings =
+        !lhi_arg_is_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
+    lhi_import_name_model(in);
+    if (model->rope_theta && model->rope_theta != 10000 &&
+        !lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
+        lhi_import_note(in,
+                        "--rotary-base: is not there, so that Megatron-LM "
+                        "takes 10000; exports hand on what %s has, %" PRIu32,
+                        model->name, model->rope_theta);
+    return LH_OK;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments by their names, as in Python's argparse without abbreviations:
+ * "--name value" or "--name=value"; the last one counts. */
+#include "interop/import/megatron_internal.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DASHES = 2 };
+
+static const struct {
+    const char *shown; /* with its dashes */
+    lhi_arity arity;
+} rows[] = {
+#define LHI_MEGATRON_ROW(key, name, arity) {"--" name, LHI_ARITY_##arity},
+    LHI_MEGATRON_LIST(LHI_MEGATRON_ROW)
+#undef LHI_MEGATRON_ROW
+};
+
+enum { MOST_NAME = 80 };
+
+/* The reader's position in the words, and the output. */
+typedef struct reader {
+    const lhi_command_line *words;
+    lhi_imported_job *in;
+    lhi_megatron *out;
+    uint32_t i; /* index of the next word */
+} reader;
+
+/* --- words of an argument ---------------------------------------------------
+ */
+
+/* Checks for an argument's name; a negative number is a value. */
+static bool is_name(const char *word)
+{
+    return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
+           word[1] != '.';
+}
+
+/* One argument with its values. */
+typedef struct option {
+    char name[MOST_NAME];
+    uint32_t line;
+    lhi_input_value given; /* its values */
+} option;
+
+static lh_status read_name(const reader *r, const lhi_command_line_word *word,
+                           option *o, lh_error *err)
+{
+    const char *text = word->text;
+    size_t len;
+    if (strncmp(text, "--", 2) != 0 || !text[2])
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: '%.60s' is no argument, nor a value of one; "
+                        "arguments begin with --",
+                        r->words->file, word->line, text);
+    len = strcspn(text + 2, "=");
+    if (len >= sizeof o->name)
+        len = sizeof o->name - 1;
+    memcpy(o->name, text + 2, len);
+    o->name[len] = '\0';
+    o->line = word->line;
+    return LH_OK;
+}
+
+/* Counts the words after the name that are its values. */
+static uint32_t values_behind(const reader *r, lhi_arity arity)
+{
+    const uint32_t most = arity == LHI_ARITY_FLAG    ? 0
+                          : arity == LHI_ARITY_ONE   ? 1
+                          : arity == LHI_ARITY_THREE ? 3
+                                                     : UINT32_MAX;
+    uint32_t n = 0;
+    while (n < most && r->i + n < r->words->n &&
+           !is_name(r->words->all[r->i + n].text))
+        n++;
+    return n;
+}
+
+static lh_status read_values(reader *r, const lhi_command_line_word *word,
+                             lhi_arity arity, option *o, lh_error *err)
+{
+    const char *equals = strchr(word->text, '=');
+    lhi_command_line_word *own;
+    o->given = (lhi_input_value){.is_given = true, .line = o->line};
+    if (!equals) {
+        o->given.n = values_behind(r, arity);
+        o->given.values = r->words->all + r->i;
+        r->i += o->given.n;
+    } else if (arity == LHI_ARITY_FLAG) {
+        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s takes no value",
+                        r->words->file, o->line, o->name);
+    } else {
+        if (!(own = LHI_NEW(r->in->mem, lhi_command_line_word, 1)))
+            return lhi_fail_nomem(err);
+        *own = (lhi_command_line_word){equals + 1, o->line};
+        o->given.n = 1;
+        o->given.values = own;
+    }
+    const bool wants = arity == LHI_ARITY_ONE;
+    if ((wants && o->given.n != 1) ||
+        (arity == LHI_ARITY_THREE && o->given.n != 3))
+        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s needs %s", r->words->file,
+                        o->line, o->name, wants ? "a value" : "three values");
+    return LH_OK;
+}
+
+/* --- lookup ----------------------------------------------------------------
+ */
+
+static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
+{
+    const char *near = NULL;
+    for (uint32_t i = 0; i < LHI_N_ARGS && !near; i++)
+        if (lhi_is_similar_name(rows[i].shown + DASHES, o->name))
+            near = rows[i].shown;
+    if (near)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: Megatron-LM (core 0.16) has no argument --%s; "
+                        "did you mean %s?",
+                        r->words->file, o->line, o->name, near);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%u: Megatron-LM (core 0.16) has no argument --%s, so "
+                    "what it does to time and memory is not known; leave it "
+                    "out to plan without it",
+                    r->words->file, o->line, o->name);
+}
+
+static lh_status read_unread(reader *r, const lhi_command_line_word *word,
+                             option *o, lh_error *err)
+{
+    const lhi_unmapped_argument a = lhi_megatron_find_unmapped(o->name);
+    if (a.kind == LHI_ARGUMENT_UNKNOWN)
+        return refuse_unknown(r, o, err);
+    LHI_TRY(read_values(r, word, a.arity, o, err));
+    if (a.kind == LHI_ARGUMENT_REFUSED)
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s:%u: --%s %s", r->words->file,
+                        o->line, o->name, a.why);
+    if (a.kind == LHI_ARGUMENT_NOTED)
+        lhi_import_note(r->in, "--%s: %s", o->name, a.why);
+    else
+        lhi_import_ignore(r->in, o->name);
+    return LH_OK;
+}
+
+static lh_status read_option(reader *r, lh_error *err)
+{
+    const lhi_command_line_word *word = &r->words->all[r->i++];
+    option o;
+    LHI_TRY(read_name(r, word, &o, err));
+    for (uint32_t i = 0; i < LHI_N_ARGS; i++)
+        if (strcmp(rows[i].shown + DASHES, o.name) == 0) {
+            LHI_TRY(read_values(r, word, rows[i].arity, &o, err));
+            r->out->args[i] = o.given;
+            return LH_OK;
+        }
+    return read_unread(r, word, &o, err);
+}
+
+/* --- launcher ----------------------------------------------------------------
+ */
+
+static void read_launcher(reader *r)
+{
+    const uint32_t n = lhi_command_line_find_arguments(r->words);
+    r->i = n;
+    r->out->gpus = lhi_command_line_count_gpus(r->words, n);
+    if (n > 0)
+        lhi_import_ignore(r->in, r->words->all[n - 1].text);
+}
+
+lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
+                            lhi_megatron *out, lh_error *err)
+{
+    reader r = {.words = words, .in = in, .out = out};
+    *out = (lhi_megatron){.file = words->file};
+    read_launcher(&r);
+    if (r.i == words->n)
+        return lhi_fail(err, LH_EINPUT, "%s: has no arguments", words->file);
+    while (r.i < words->n)
+        LHI_TRY(read_option(&r, err));
+    return LH_OK;
+}
+
+/* --- values ------------------------------------------------------------------
+ */
+
+bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key)
+{
+    return m->args[key].is_given;
+}
+
+static lhi_input_key key_of(const lhi_megatron *m, lhi_megatron_key key)
+{
+    return (lhi_input_key){m->file, rows[key].shown, &m->args[key]};
+}
+
+lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
+                       lh_status code, lh_error *err, const char *format, ...)
+{
+    char why[400];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why, sizeof why, format, list);
+    va_end(list);
+    return lhi_input_value_fail(key_of(m, key), code, err, "%s", why);
+}
+
+lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
+                        uint32_t least, uint32_t most, uint32_t *out,
+                        lh_error *err)
+{
+    int64_t number = *out;
+    LHI_TRY(lhi_input_value_get_integer(key_of(m, key), least, most, &number, err));
+    *out = (uint32_t)number;
+    return LH_OK;
+}
+
+lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
+                       uint32_t least, uint32_t most, uint32_t *out,
+                       lh_error *err)
+{
+    if (!lhi_arg_is_given(m, key))
+        return lhi_arg_fail(m, key, LH_EINPUT, err, "is missing");
+    return lhi_arg_get_integer(m, key, least, most, out, err);
+}
+
+lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
+                       lh_error *err)
+{
+    return lhi_input_value_get_real(key_of(m, key), out, err);
+}
+
+lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
+                         const char *const *names, uint32_t *out, lh_error *err)
+{
+    return lhi_input_value_get_choice(key_of(m, key), names, out, err);
+}

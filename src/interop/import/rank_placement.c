@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placement of ranks. longhaul's exports specify it in comments, one line per
+ * run of ranks in a datacenter: "# Ranks 0 to 127: east". */
+#include "interop/import/import_internal.h"
+
+#include "base/escape.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The state of reading placement comments. */
+typedef struct placement_reader {
+    lhi_imported_job *in;
+    const lh_import_options *o;
+    uint32_t n_sites;
+    uint64_t used[LH_MAX_DATACENTERS]; /* GPUs */
+    bool failed;                       /* out of memory */
+} placement_reader;
+
+static const char remark[] = "# Ranks ";
+
+/* --- lines -------------------------------------------------------------------
+ */
+
+/* A parsed line: the first and last rank, and the datacenter. */
+typedef struct placement_line {
+    uint64_t first, last;
+    char *name;
+} placement_line;
+
+/* Reads the number at *at and the text `then`, and advances *at past both. */
+static bool read_rank(char **at, const char *then, uint64_t *out)
+{
+    const char *const digits = *at;
+    *out = strtoull(digits, at, 10);
+    if (*at == digits || *digits < '0' || *digits > '9' ||
+        strncmp(*at, then, strlen(then)) != 0)
+        return false;
+    *at += strlen(then);
+    return true;
+}
+
+/* Parses "0 to 127: east". */
+static bool parse_placement(char *text, placement_line *out)
+{
+    char *at = text, *end = text + strlen(text);
+    while (end > text && strchr(" \t\r", end[-1]))
+        *--end = '\0';
+    if (!read_rank(&at, " to ", &out->first) ||
+        !read_rank(&at, ": ", &out->last))
+        return false;
+    out->name = at;
+    return out->first <= out->last;
+}
+
+/* Returns the text after "# Ranks " in the next such line, or NULL. */
+static const char *next_remark(const char *at, const char *begin,
+                               const char *end)
+{
+    const size_t size = sizeof remark - 1;
+    for (; at < end; at++) {
+        if ((at == begin || at[-1] == '\n') && (size_t)(end - at) > size &&
+            memcmp(at, remark, size) == 0)
+            return at + size;
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        if (!next)
+            return NULL;
+        at = next;
+    }
+    return NULL;
+}
+
+/* --- datacenters ------------------------------------------------------------
+ */
+
+/* Compares with a datacenter's name as exports escape it. */
+static bool has_name(placement_reader *p, uint32_t i, const char *name)
+{
+    char own[16];
+    lhi_text shown = {0};
+    lhi_text_add_escaped(&shown,
+                       p->o->cluster ? p->o->cluster->datacenters[i].name
+                                     : lhi_draft_site_name(i, own),
+                       SIZE_MAX);
+    const bool same = !shown.failed && strcmp(shown.data, name) == 0;
+    p->failed = p->failed || shown.failed;
+    lhi_text_fini(&shown);
+    return same;
+}
+
+/* Returns the datacenter's GPUs; UINT64_MAX: unlimited, sized to the ranks. */
+static uint64_t gpus_of_site(const placement_reader *p, uint32_t i)
+{
+    if (p->o->cluster)
+        return p->o->cluster->datacenters[i].gpus;
+    if (!lhi_import_count_gpus(p->o))
+        return UINT64_MAX;
+    const lh_draft_site *site = &p->o->machines->sites[i];
+    return (uint64_t)site->nodes * lhi_draft_node_gpus(site);
+}
+
+/* --- placement ---------------------------------------------------------------
+ */
+
+/* Discards all placement comments with a note; ranks then fill the datacenters
+ * in order. */
+static bool discard_placement(placement_reader *p, const char *why, const char *what)
+{
+    if (p->n_sites > 1)
+        lhi_import_note(p->in,
+                        "# Ranks ... %.80s: %s; datacenters take ranks in the "
+                        "order in which the cluster names them",
+                        what, why);
+    p->in->n_rank_ranges = 0;
+    return false;
+}
+
+/* Adds one line. Returns false if it conflicts with the machines or the
+ * preceding lines, or with p->failed. */
+static bool add_placement(placement_reader *p, const placement_line *line)
+{
+    lhi_imported_job *in = p->in;
+    const uint64_t next = in->n_rank_ranges
+                              ? in->rank_ranges[in->n_rank_ranges - 1].end
+                              : 0;
+    uint32_t i = 0;
+    while (i < p->n_sites && !has_name(p, i, line->name))
+        i++;
+    if (p->failed)
+        return false;
+    if (i == p->n_sites)
+        return discard_placement(p, "is none of the datacenters", line->name);
+    if (line->first != next || line->last >= LH_MAX_GPUS)
+        return discard_placement(p, "ranks do not follow those of the line before",
+                            line->name);
+    p->used[i] += line->last + 1 - line->first;
+    if (p->used[i] > gpus_of_site(p, i))
+        return discard_placement(p, "has fewer GPUs", line->name);
+    in->rank_ranges[in->n_rank_ranges++] =
+        (lhi_rank_range){line->last + 1, i};
+    return true;
+}
+
+static uint64_t count_placed_ranks(const lhi_imported_job *in)
+{
+    return in->n_rank_ranges
+               ? in->rank_ranges[in->n_rank_ranges - 1].end
+               : 0;
+}
+
+lh_status lhi_import_read_placement(const char *text, size_t len,
+                            const lh_import_options *options, lhi_imported_job *in,
+                            lh_error *err)
+{
+    placement_reader p = {.in = in, .o = options};
+    const char *const end = text + len;
+    uint32_t n = 0;
+    p.n_sites = options->cluster ? options->cluster->n_datacenters
+                                 : options->machines->n_sites;
+    for (const char *at = text; (at = next_remark(at, text, end));)
+        n++;
+    if (n == 0)
+        return LH_OK;
+    in->rank_ranges = LHI_NEW(in->mem, lhi_rank_range, n);
+    if (!in->rank_ranges)
+        return lhi_fail_nomem(err);
+    for (const char *at = text; (at = next_remark(at, text, end));) {
+        placement_line line;
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        char *own =
+            lhi_arena_strndup(in->mem, at, (size_t)((stop ? stop : end) - at));
+        if (!own)
+            return lhi_fail_nomem(err);
+        if (!parse_placement(own, &line)) {
+            discard_placement(&p, "is not \"FIRST to LAST: DATACENTER\"", own);
+            return LH_OK;
+        }
+        if (!add_placement(&p, &line))
+            return p.failed ? lhi_fail_nomem(err) : LH_OK;
+    }
+    const uint64_t there = lhi_import_count_gpus(options), placed = count_placed_ranks(in);
+    if (there > placed)
+        lhi_import_note(in,
+                        "# Ranks: these remarks place %" PRIu64 " ranks, which "
+                        "run on as many of the %" PRIu64 " GPUs",
+                        placed, there);
+    return LH_OK;
+}
+
+lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
+                               const lh_import_options *options,
+                               const lhi_imported_job *in, uint64_t *gpus,
+                               lh_error *err)
+{
+    const uint64_t placed = count_placed_ranks(in);
+    const uint64_t there = placed ? placed : lhi_import_count_gpus(options);
+    if (there && launched && there != launched)
+        return lhi_fail(err, LH_EINPUT,
+                        placed ? "%s: starts %u processes, but its remarks "
+                                 "place %llu ranks; change \"# Ranks\""
+                               : "%s: starts %u processes, but there are %llu "
+                                 "GPUs; name the machines that run it",
+                        file, launched, (unsigned long long)there);
+    *gpus = there ? there : launched;
+    return LH_OK;
+}

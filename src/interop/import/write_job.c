@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing an imported job as text. */
+#include "interop/import/import_internal.h"
+
+#include "base/escape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The writer's state. */
+typedef struct writer {
+    lhi_imported_job *in;
+    const lh_import_options *o;
+    lh_draft_site sites[LH_MAX_DATACENTERS]; /* with all their nodes */
+    uint32_t n_sites;
+    lhi_text before, cluster, behind;
+} writer;
+
+/* --- datacenters -------------------------------------------------------------
+ */
+
+static uint64_t count_site_gpus(const writer *w, uint32_t i)
+{
+    if (w->o->cluster)
+        return w->o->cluster->datacenters[i].gpus;
+    return (uint64_t)w->sites[i].nodes * lhi_draft_node_gpus(&w->sites[i]);
+}
+
+/* Writes a YAML string; job names contain no quotes, but may contain anything
+ * else. */
+static void add_name(lhi_text *text, const writer *w, uint32_t i)
+{
+    char own[16];
+    if (w->o->cluster)
+        lhi_text_printf(text, "'%s'", w->o->cluster->datacenters[i].name);
+    else
+        lhi_text_puts(text, lhi_draft_site_name(i, own));
+}
+
+/* Sets the nodes of each datacenter to the number that its ranks need, at least
+ * one. */
+static void count_nodes(writer *w)
+{
+    uint64_t ranks[LH_MAX_DATACENTERS] = {0}, first = 0;
+    for (uint32_t i = 0; i < w->in->n_rank_ranges; i++) {
+        const lhi_rank_range *run = &w->in->rank_ranges[i];
+        ranks[run->datacenter] += run->end - first;
+        first = run->end;
+    }
+    for (uint32_t i = 0; i < w->n_sites; i++) {
+        const uint32_t per_node = lhi_draft_node_gpus(&w->sites[i]);
+        const uint64_t nodes = (ranks[i] + per_node - 1) / per_node;
+        w->sites[i].nodes = nodes ? (uint32_t)nodes : 1;
+    }
+}
+
+/* Determines the nodes. Divides the GPUs evenly if neither nodes nor a
+ * placement are given. */
+static lh_status find_nodes(writer *w, const char *name, lh_error *err)
+{
+    const lh_draft_options *m = w->o->machines;
+    uint64_t per_node = 0;
+    w->n_sites = w->o->cluster ? w->o->cluster->n_datacenters : m->n_sites;
+    if (w->o->cluster)
+        return LH_OK;
+    memcpy(w->sites, m->sites, m->n_sites * sizeof *m->sites);
+    if (lhi_import_count_gpus(w->o))
+        return LH_OK;
+    if (w->in->n_rank_ranges) {
+        count_nodes(w);
+        return LH_OK;
+    }
+    for (uint32_t i = 0; i < m->n_sites; i++)
+        per_node += lhi_draft_node_gpus(&m->sites[i]);
+    if (w->in->gpus % per_node != 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: %u GPUs cannot be divided evenly over nodes of "
+                        "%u site%s; say how many nodes each has",
+                        name, w->in->gpus, m->n_sites,
+                        m->n_sites > 1 ? "s" : "");
+    for (uint32_t i = 0; i < m->n_sites; i++)
+        w->sites[i].nodes = (uint32_t)(w->in->gpus / per_node);
+    return LH_OK;
+}
+
+static uint32_t site_of_rank(const writer *w, uint64_t rank)
+{
+    const lhi_imported_job *in = w->in;
+    uint32_t i = 0;
+    if (in->n_rank_ranges) {
+        while (i + 1 < in->n_rank_ranges &&
+               rank >= in->rank_ranges[i].end)
+            i++;
+        return in->rank_ranges[i].datacenter;
+    }
+    for (; i + 1 < w->n_sites && rank >= count_site_gpus(w, i); i++)
+        rank -= count_site_gpus(w, i);
+    return i;
+}
+
+/* Returns the first rank of a replica's stage; a stage's ranks are consecutive.
+ */
+static uint64_t find_rank(const lh_layout *l, uint32_t replica, uint32_t stage)
+{
+    const uint64_t block = (uint64_t)l->tensor * l->context;
+    return block * (l->outermost == LH_OUTERMOST_DATA
+                        ? (uint64_t)replica * l->pipeline + stage
+                        : (uint64_t)stage * l->data + replica);
+}
+
+static bool same_sites(const writer *w, uint32_t a, uint32_t b)
+{
+    const lh_layout *l = &w->in->layout;
+    for (uint32_t s = 0; s < l->pipeline; s++)
+        if (site_of_rank(w, find_rank(l, a, s)) !=
+            site_of_rank(w, find_rank(l, b, s)))
+            return false;
+    return true;
+}
+
+/* Checks whether a replica spans several datacenters. */
+static bool spans_datacenters(const writer *w, uint32_t replica)
+{
+    const lh_layout *l = &w->in->layout;
+    const uint32_t first = site_of_rank(w, find_rank(l, replica, 0));
+    for (uint32_t s = 1; s < l->pipeline; s++)
+        if (site_of_rank(w, find_rank(l, replica, s)) != first)
+            return true;
+    return false;
+}
+
+static void add_group(writer *w, uint32_t first, uint32_t replicas)
+{
+    const lh_layout *l = &w->in->layout;
+    lhi_text_printf(&w->behind, "    - {replicas: %" PRIu32 ", pipeline: [",
+                    replicas);
+    for (uint32_t s = 0, from = 0; s < l->pipeline; from = s) {
+        const uint32_t site = site_of_rank(w, find_rank(l, first, from));
+        while (s < l->pipeline && site_of_rank(w, find_rank(l, first, s)) == site)
+            s++;
+        lhi_text_puts(&w->behind, from ? ", {datacenter: " : "{datacenter: ");
+        add_name(&w->behind, w, site);
+        lhi_text_printf(&w->behind, ", stages: %" PRIu32 "}", s - from);
+    }
+    lhi_text_puts(&w->behind, "]}\n");
+}
+
+/* Checks for hybrid sharding: the replicas in the same sites form one optimizer
+ * instance, and all instances have equal size. */
+static bool is_hybrid(const writer *w)
+{
+    const uint32_t n = w->in->instances, data = w->in->layout.data;
+    if (n < 2 || data % n != 0)
+        return false;
+    for (uint32_t i = 0; i + 1 < data; i++)
+        if (same_sites(w, i, i + 1) == ((i + 1) % (data / n) == 0))
+            return false;
+    return true;
+}
+
+static void note_instances(writer *w)
+{
+    if (w->in->training.zero > 0 && w->in->instances > 1 && !is_hybrid(w))
+        lhi_import_note(w->in,
+                        "%s: the optimizer's state is costed as divided over "
+                        "all replicas; groups of them are known where they "
+                        "are the replicas of each datacenter",
+                        w->in->instances_key);
+}
+
+/* Checks that no stage is divided between datacenters. */
+static lh_status check_stage_boundaries(const writer *w, const char *name, lh_error *err)
+{
+    const lh_layout *l = &w->in->layout;
+    const uint64_t block = (uint64_t)l->tensor * l->context;
+    const uint32_t n =
+        w->in->n_rank_ranges ? w->in->n_rank_ranges : w->n_sites;
+    uint64_t end = 0;
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        end = w->in->n_rank_ranges ? w->in->rank_ranges[i].end
+                                      : end + count_site_gpus(w, i);
+        if (end % block != 0)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "%s: ranks %" PRIu64 " to %" PRIu64
+                            " are of one stage and lie in two datacenters, "
+                            "for which longhaul has no layout",
+                            name, end / block * block,
+                            end / block * block + block - 1);
+    }
+    return LH_OK;
+}
+
+static lh_status add_placement(writer *w, const char *name, lh_error *err)
+{
+    const lh_layout *l = &w->in->layout;
+    uint32_t groups = 0;
+    LHI_TRY(check_stage_boundaries(w, name, err));
+    lhi_draft_add_line(&w->behind, "  sites:",
+                   w->in->n_rank_ranges
+                       ? "which ranks lie where, as the export says"
+                       : "which ranks lie where: they are counted through the "
+                         "datacenters in the order of the job");
+    for (uint32_t first = 0, end = 0; first < l->data; first = end) {
+        while (end < l->data && same_sites(w, first, end))
+            end++;
+        if (++groups > LHI_MAX_PIPELINE_SEGMENTS)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "%s: replicas lie in more different ways than a "
+                            "job can say",
+                            name);
+        add_group(w, first, end - first);
+    }
+    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA && !spans_datacenters(w, 0))
+        lhi_draft_add_value(&w->behind, "a replica's ranks follow each other",
+                        "  outermost: %s", lh_outermost_name(l->outermost));
+    if (w->in->training.zero > 0 && groups > 1)
+        lhi_draft_add_value(&w->behind,
+                        "over which replicas the optimizer's state is divided",
+                        "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
+    return LH_OK;
+}
+
+/* --- sections ----------------------------------------------------------------
+ */
+
+static bool add_model_map(lhi_text *text, const lh_model *model)
+{
+    json_t *map = lhi_model_to_json(model), *value;
+    const char *key;
+    lhi_draft_add_line(text, "model:", "");
+    json_object_foreach(map, key, value)
+    {
+        char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        lhi_text_printf(text, "  %s: %s\n", key, dumped ? dumped : "");
+        text->failed = text->failed || !dumped;
+        free(dumped);
+    }
+    const bool ok = map != NULL;
+    json_decref(map);
+    return ok && !text->failed;
+}
+
+static bool add_model(writer *w)
+{
+    const lhi_imported_job *in = w->in;
+    char size[160];
+    snprintf(size, sizeof size,
+             "The model (docs/models.md): %u layers, %.2f billion parameters, "
+             "%.2f of which a token passes.",
+             in->model.layers, (double)lh_model_params(&in->model) / 1e9,
+             (double)lh_model_active_params(&in->model) / 1e9);
+    lhi_draft_add_comment(&w->before, 0, size);
+    if (!in->model_name)
+        return add_model_map(&w->before, &in->model);
+    lhi_text_printf(&w->before, "model: %s\n", in->model_name);
+    return true;
+}
+
+static void add_recompute(lhi_text *text, const lh_training *t)
+{
+    const char *const remark = "what the backward pass makes again";
+    char names[160] = "";
+    if (t->recompute != LH_RECOMPUTE_MODULES) {
+        lhi_draft_add_value(text, remark, "  recompute: %s",
+                        lh_recompute_name(t->recompute));
+        return;
+    }
+    for (uint32_t i = 0; i < LH_N_MODULES; i++) {
+        const size_t len = strlen(names);
+        if (t->recompute_modules >> i & 1)
+            snprintf(names + len, sizeof names - len, "%s%s", len ? ", " : "",
+                     lh_module_name((lh_module)i));
+    }
+    lhi_draft_add_value(text, remark, "  recompute: [%s]", names);
+}
+
+static void add_training(writer *w)
+{
+    const lh_training *t = &w->in->training;
+    lhi_text *text = &w->before;
+    lhi_text_puts(text, "\n");
+    lhi_draft_add_comment(text, 0,
+                     "How it is trained: docs/formats/job.md#training");
+    lhi_text_puts(text, "training:\n");
+    lhi_draft_add_value(text, "sequences of an iteration, all replicas together",
+                    "  global_batch: %" PRIu32, t->global_batch);
+    lhi_draft_add_value(text, "tokens of a sequence", "  sequence: %" PRIu32,
+                    t->sequence);
+    lhi_draft_add_value(text, "what passes compute in", "  precision: %s",
+                    lh_precision_name(t->precision));
+    lhi_draft_add_value(text, "", "  optimizer: %s",
+                    lh_optimizer_name(t->optimizer));
+    if (t->zero_given)
+        lhi_draft_add_value(text, "ZeRO stage: what replicas share",
+                        "  zero: %" PRIu32, t->zero);
+    if (t->recompute_given)
+        add_recompute(text, t);
+    if (t->dropout_given && t->dropout_rate > 0)
+        lhi_draft_add_value(text, "share of activations that layers drop",
+                        "  dropout: %.12g", t->dropout_rate);
+    else if (t->dropout_given &&
+             t->dropout != lhi_model_uses_dropout(&w->in->model))
+        lhi_draft_add_value(text, "whether layers drop activations",
+                        "  dropout: %s", t->dropout ? "true" : "false");
+    if (t->dispatcher == LH_DISPATCHER_DEEPEP)
+        lhi_draft_add_value(text, "how tokens get to experts",
+                        "  dispatcher: deepep");
+}
+
+static void add_framework(writer *w)
+{
+    const lh_framework *f = &w->in->framework;
+    lhi_text *text = &w->before;
+    lhi_text_puts(text, "\n");
+    lhi_draft_add_comment(text, 0,
+                     "The program that trains: docs/formats/job.md#framework");
+    lhi_text_puts(text, "framework:\n");
+    lhi_draft_add_value(text, "", "  preset: %s",
+                    lh_framework_preset_name(f->preset));
+    if (f->unfused_attention)
+        lhi_draft_add_value(text, "", "  attention: unfused");
+    if (f->no_sequence_parallel)
+        lhi_draft_add_value(text, "", "  sequence_parallel: false");
+    if (f->gradients_given)
+        lhi_draft_add_value(text, "in memory", "  gradients: %s",
+                        lh_gradient_name(f->gradients));
+    if (f->reduce_given)
+        lhi_draft_add_value(text, "as they are summed", "  reduce: %s",
+                        lh_gradient_name(f->reduce));
+    if (f->receives_given)
+        lhi_draft_add_value(text, "when receives of messages are posted",
+                        "  receives: %s", lh_receives_name(f->receives));
+    if (f->overlap_tensor > 0 || f->overlap_expert > 0)
+        lhi_draft_add_value(text, "shares of communication behind compute",
+                        "  overlap: {tensor: %.15g, expert: %.15g}",
+                        f->overlap_tensor, f->overlap_expert);
+    if (f->fp8 != LH_FP8_NONE)
+        lhi_draft_add_value(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
+    lhi_text_puts(text, "\n");
+}
+
+/* Writes the cluster as JSON, which is valid YAML. */
+static bool add_cluster(writer *w)
+{
+    if (!w->o->cluster)
+        return true;
+    json_t *job = lhi_job_to_json(w->o->cluster);
+    char *text = job ? json_dumps(json_object_get(job, "cluster"), 0) : NULL;
+    const bool ok = text != NULL;
+    lhi_draft_add_comment(&w->cluster, 0,
+                     "The machines: docs/formats/job.md#cluster");
+    if (text)
+        lhi_text_printf(&w->cluster, "cluster:\n  %s\n", text);
+    json_decref(job);
+    free(text);
+    return ok;
+}
+
+static void add_layers(lhi_text *text, const lh_layout *l)
+{
+    lhi_text_puts(text, "  layers: [");
+    for (uint32_t i = 0, column = 0; i < l->n_chunk_layers; i++) {
+        lhi_text_printf(text, "%s%" PRIu32, i ? ", " : "", l->chunk_layers[i]);
+        if (++column == 20 && i + 1 < l->n_chunk_layers) {
+            lhi_text_puts(text, ",\n    ");
+            lhi_text_printf(text, "%" PRIu32, l->chunk_layers[++i]);
+            column = 1;
+        }
+    }
+    lhi_text_puts(text, "] # of each stage, in the order of the model\n");
+}
+
+static lh_status add_layout(writer *w, const char *name, lh_error *err)
+{
+    const lh_layout *l = &w->in->layout;
+    lhi_text *text = &w->behind;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } degrees[] = {{"tensor", l->tensor},
+                   {"context", l->context},
+                   {"expert", w->in->model.experts ? l->expert : 0},
+                   {"expert_tensor", l->expert_tensor},
+                   {"pipeline", l->pipeline},
+                   {"data", l->data},
+                   {"micro_batch", l->micro_batch},
+                   {"chunks_per_device", l->chunks_per_device}};
+    lhi_text_puts(text, "\n");
+    lhi_draft_add_comment(text, 0,
+                     "What runs today; each line that goes is searched: "
+                     "docs/formats/job.md#layout");
+    lhi_text_puts(text, "layout:\n");
+    if (w->in->target != LH_TARGET_ANY)
+        lhi_draft_add_value(text, "what is to run the plan", "  framework: %s",
+                        lh_target_name(w->in->target));
+    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i].value)
+            lhi_draft_add_value(text, "", "  %s: %" PRIu32, degrees[i].key,
+                            degrees[i].value);
+    if (l->schedule)
+        lhi_draft_add_value(text, "", "  schedule: %s", l->schedule);
+    if (l->n_chunk_layers)
+        add_layers(text, l);
+    if (l->mtp_chunk)
+        lhi_draft_add_value(text, "multi-token prediction, apart from the head",
+                        "  mtp_chunk: %" PRIu32, l->mtp_chunk);
+    if (w->n_sites > 1)
+        return add_placement(w, name, err);
+    lhi_draft_add_value(text, "", "  outermost: %s",
+                    lh_outermost_name(l->outermost));
+    return LH_OK;
+}
+
+static void add_list(lhi_text *text, const char *before, const lhi_text *list,
+                     uint32_t n)
+{
+    lhi_text all = {0};
+    const char *at = list->data;
+    lhi_text_puts(&all, before);
+    for (uint32_t i = 0; i < n; i++, at += strlen(at) + 1) {
+        lhi_text_puts(&all, i ? ", " : "");
+        lhi_text_add_escaped(&all, at, SIZE_MAX);
+    }
+    if (n && !all.failed)
+        lhi_draft_add_comment(text, 0, all.data);
+    text->failed = text->failed || all.failed;
+    lhi_text_fini(&all);
+}
+
+static void add_head(writer *w)
+{
+    const lhi_imported_job *in = w->in;
+    lhi_text head = {0};
+    lhi_text_printf(&head,
+                    "A training job, made of %s. All keys and what they take: "
+                    "docs/formats/job.md.",
+                    in->source_name);
+    if (!head.failed)
+        lhi_draft_add_comment(&w->before, 0, head.data);
+    w->before.failed = w->before.failed || head.failed;
+    lhi_text_fini(&head);
+    const char *at = in->noted.data;
+    for (uint32_t i = 0; i < in->n_noted; i++, at += strlen(at) + 1) {
+        lhi_text note = {0};
+        lhi_text_add_escaped(&note, at, SIZE_MAX);
+        if (!note.failed)
+            lhi_draft_add_comment(&w->before, 0, note.data);
+        w->before.failed = w->before.failed || note.failed;
+        lhi_text_fini(&note);
+    }
+    add_list(&w->before, "Of no effect on time and memory: ", &in->ignored,
+             in->n_ignored);
+    lhi_text_puts(&w->before, "longhaul: job/1\n\n");
+}
+
+static lh_status write_all(writer *w, const char *name, char **text,
+                           size_t *len, lh_error *err)
+{
+    lhi_text shown = {0};
+    LHI_TRY(find_nodes(w, name, err));
+    note_instances(w);
+    if (w->in->noted.failed)
+        return lhi_fail_nomem(err);
+    add_head(w);
+    if (!add_model(w))
+        return lhi_fail_nomem(err);
+    add_training(w);
+    add_framework(w);
+    if (!add_cluster(w))
+        return lhi_fail_nomem(err);
+    LHI_TRY(add_layout(w, name, err));
+    lhi_text_printf(&shown, "the job of %s", name);
+    if (w->before.failed || w->behind.failed || w->cluster.failed ||
+        shown.failed) {
+        lhi_text_fini(&shown);
+        return lhi_fail_nomem(err);
+    }
+    const lhi_draft_sections given = {shown.data, &w->in->model, w->before.data,
+                                   w->o->cluster ? w->cluster.data : NULL,
+                                   w->behind.data};
+    lh_draft_options machines = *w->o->machines;
+    machines.n_sites = w->o->cluster ? 1 : w->n_sites;
+    machines.sites = w->o->cluster ? w->o->machines->sites : w->sites;
+    lh_status status = lhi_job_draft_with_sections(&machines, &given, text, len, err);
+    lhi_text_fini(&shown);
+    return status;
+}
+
+lh_status lhi_import_write(lhi_imported_job *in, const char *name,
+                           const lh_import_options *options, char **text,
+                           size_t *len, lh_error *err)
+{
+    writer w = {.in = in, .o = options};
+    lh_status status = write_all(&w, name, text, len, err);
+    lhi_text_fini(&w.before);
+    lhi_text_fini(&w.cluster);
+    lhi_text_fini(&w.behind);
+    return status;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Floating-point operations that a model needs, independent of hardware and
+ * framework. */
+#include "model/work.h"
+
+/* Returns a layer's parameters that take part in matrix products for each
+ * token. */
+static double count_multiplied_params(const lh_model *m, uint32_t layer)
+{
+    double h = m->hidden, attention, mlp, width;
+    double heads = m->heads;
+
+    if (m->kv_lora_rank) {
+        double q = heads * m->head_dim;
+
+        attention = m->q_lora_rank ? m->q_lora_rank * (h + q) : h * q;
+        attention += h * ((double)m->kv_lora_rank + m->qk_rope_head_dim);
+        attention += m->kv_lora_rank * heads *
+                     ((double)m->qk_nope_head_dim + m->v_head_dim);
+        attention += heads * m->v_head_dim * h;
+    } else {
+        attention = 2 * h * m->head_dim * (heads + m->kv_heads);
+    }
+    width = m->ffn;
+    mlp = 0;
+    if (lh_model_layer_is_moe(m, layer)) {
+        width =
+            (double)m->experts_per_token * m->expert_ffn + m->shared_expert_ffn;
+        mlp = h * m->experts;
+    }
+    return attention + mlp + (m->gated ? 3 : 2) * h * width;
+}
+
+void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
+                         uint32_t sequence, double *linear, double *attention)
+{
+    double s = sequence;
+    double v = model->kv_lora_rank ? model->v_head_dim : model->head_dim;
+
+    *linear = 2 * s * count_multiplied_params(model, layer);
+    *attention = 2 * s * lhi_compute_mean_attended_tokens(model, layer, s) * model->heads *
+                 (model->head_dim + v);
+}
+
+double lh_cost_head_flops(const lh_model *model, uint32_t sequence)
+{
+    return 2.0 * sequence * model->hidden * model->vocab;
+}
+
+double lh_cost_iteration_flops(const lh_job *job)
+{
+    const lh_model *m = job->model;
+    uint32_t s = job->training.sequence;
+    double sum = lh_cost_head_flops(m, s) * (1.0 + m->mtp_layers);
+    double linear, attention;
+
+    for (uint32_t i = 0; i < m->layers; i++) {
+        lh_cost_layer_flops(m, i, s, &linear, &attention);
+        sum += linear + attention;
+    }
+    if (m->mtp_layers) {
+        lh_cost_layer_flops(m, m->layers - 1, s, &linear, &attention);
+        sum += m->mtp_layers *
+               (linear + attention + 4.0 * s * m->hidden * m->hidden);
+    }
+    return 3 * sum * job->training.global_batch;
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/group_layout.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Limit on the blocks examined for their position on nodes. */
+enum { MAX_EXAMINED_BLOCKS = 64 };
+
+/* An unbounded run: consecutive ranks are on consecutive GPUs. */
+#define UNBOUNDED_RUN (UINT64_C(1) << 40)
+
+/* ---- the stage ---- */
+
+lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_layer_range *slice, lh_error *err)
+{
+    uint64_t replicas = 0;
+
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        if (slice->sites[i].datacenter >= job->n_datacenters ||
+            !slice->sites[i].replicas)
+            return lhi_fail(err, LH_EINVAL,
+                            "replicas in a datacenter that the job does not "
+                            "have, or none in one that is listed");
+        replicas += slice->sites[i].replicas;
+    }
+    if (replicas != layout->data)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu64 " replicas in all datacenters, but data is "
+                        "%" PRIu32,
+                        replicas, layout->data);
+    return LH_OK;
+}
+
+lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
+                           const lh_cost_layer_range *slice, uint32_t datacenters,
+                           lh_error *err)
+{
+    if (slice->datacenter >= job->n_datacenters ||
+        datacenters > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a slice lies in a datacenter that "
+                        "the job does not have");
+    if (layout->data % datacenters)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data (%" PRIu32 ") does not "
+                        "divide over %" PRIu32 " datacenters",
+                        layout->data, datacenters);
+    return LH_OK;
+}
+
+/* Inserts a site behind the first n, sorted by the job's order, in which ranks
+ * are numbered; the layer range lists them in ring order. */
+static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
+{
+    while (n > 0 && f->sites[n - 1].datacenter > site.datacenter) {
+        f->sites[n] = f->sites[n - 1];
+        n--;
+    }
+    f->sites[n] = site;
+}
+
+/* Lists the datacenters with their replicas. */
+static lh_status list_sites(const lh_layout *layout, const lh_cost_layer_range *slice,
+                            lhi_group_layout *f, lh_error *err)
+{
+    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
+
+    if (slice->n_sites > LH_MAX_DATACENTERS)
+        return lhi_fail(err, LH_EINVAL, "replicas in more than %u datacenters",
+                        LH_MAX_DATACENTERS);
+    if (slice->n_sites) {
+        LHI_TRY(lhi_check_replica_sites(f->job, layout, slice, err));
+        f->n_sites = slice->n_sites;
+        for (uint32_t i = 0; i < f->n_sites; i++)
+            insert_site(f, i, slice->sites[i]);
+        return LH_OK;
+    }
+    LHI_TRY(lhi_check_even_spread(f->job, layout, slice, dcs, err));
+    f->n_sites = dcs;
+    for (uint32_t i = 0; i < dcs; i++)
+        f->sites[i] = (lh_cost_site){slice->datacenter + i, layout->data / dcs};
+    return LH_OK;
+}
+
+lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
+                      const lh_cost_layer_range *slice, lhi_group_layout *out, lh_error *err)
+{
+    uint64_t replica = (uint64_t)layout->tensor * layout->context;
+
+    *out = (lhi_group_layout){.job = job,
+                      .expert = layout->expert,
+                      .tensor = lh_layout_expert_tensor(layout),
+                      .block = lh_layout_expert_block(layout),
+                      .ranks = replica * layout->data,
+                      .replica = replica,
+                      .replica_gpu_stride = replica,
+                      .sharing =
+                          slice->n_sharing_ranks ? slice->n_sharing_ranks : layout->pipeline};
+    out->matches_dense_layers = layout->expert == 1 && out->tensor == layout->tensor;
+    LHI_TRY(list_sites(layout, slice, out, err));
+    if (layout->outermost == LH_OUTERMOST_DATA && layout->pipeline > 1)
+        out->replica_gpu_stride *= layout->pipeline;
+    return LH_OK;
+}
+
+/* Returns the first rank in one of its datacenters. */
+static uint64_t count_ranks_before(const lhi_group_layout *f, uint32_t site)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < site; i++)
+        n += f->sites[i].replicas * f->replica;
+    return n;
+}
+
+/* ---- blocks ---- */
+
+/* Maps a rank to its GPU; both are counted within the datacenter. */
+static uint64_t find_gpu(const lhi_group_layout *f, uint64_t rank)
+{
+    if (f->replica_gpu_stride == f->replica)
+        return rank;
+    return rank / f->replica * f->replica_gpu_stride + rank % f->replica;
+}
+
+uint64_t lhi_group_layout_find_node(const lhi_group_layout *f, uint32_t datacenter, uint64_t rank)
+{
+    return find_gpu(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
+}
+
+/* Counts the nodes with ranks in [low, high) of a datacenter, and the fewest
+ * ranks on any of them. */
+static void count_nodes(const lhi_group_layout *f, uint64_t low, uint64_t high,
+                        uint32_t per_node, uint64_t *nodes, uint64_t *fewest)
+{
+    uint64_t line = f->replica_gpu_stride == f->replica ? UNBOUNDED_RUN : f->replica;
+    uint64_t node = UINT64_MAX, here = 0;
+
+    *nodes = 0;
+    *fewest = UINT64_MAX;
+    while (low < high) {
+        uint64_t gpu = find_gpu(f, low), n = high - low;
+        uint64_t to_next = line - low % line;
+        uint64_t to_edge = per_node - gpu % per_node;
+
+        n = n < to_next ? n : to_next;
+        n = n < to_edge ? n : to_edge;
+        if (gpu / per_node != node) {
+            if (here && here < *fewest)
+                *fewest = here;
+            ++*nodes;
+            here = 0;
+            node = gpu / per_node;
+        }
+        here += n;
+        low += n;
+    }
+    if (here < *fewest)
+        *fewest = here;
+}
+
+/* Finds the members at distance `tensor` in the block that begins at rank
+ * `first`. */
+static void find_members(const lhi_group_layout *f, uint64_t first, lhi_group_members *out)
+{
+    uint64_t from = 0;
+
+    out->size = f->expert;
+    out->n = 0;
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        uint64_t to = from + f->sites[i].replicas * f->replica;
+        uint64_t low = first > from ? first : from;
+        uint64_t end = first + f->block, high = end < to ? end : to;
+
+        if (low < high) {
+            uint32_t dc = f->sites[i].datacenter;
+            lhi_site_members *p = &out->at[out->n++];
+            uint64_t nodes, fewest;
+
+            count_nodes(f, low - from, high - from,
+                        f->job->datacenters[dc].gpus_per_node, &nodes, &fewest);
+            p->datacenter = dc;
+            p->members = (double)(high - low) / f->tensor;
+            p->fewest_per_node = fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
+            p->nodes = (double)nodes;
+            p->senders = (double)(high - low) * f->sharing;
+        }
+        from = to;
+    }
+}
+
+/* Returns the number of blocks after which the position on nodes repeats. */
+static uint64_t find_node_period(const lhi_group_layout *f, uint32_t per_node)
+{
+    uint64_t n = 1;
+
+    while (n < MAX_EXAMINED_BLOCKS &&
+           ((f->replica_gpu_stride != f->replica && n * f->block % f->replica != 0) ||
+            find_gpu(f, n * f->block) % per_node != 0))
+        n++;
+    return n;
+}
+
+/* Picks the i-th block with ranks in the datacenter: the first, which may begin
+ * in the preceding datacenter, the following ones until they repeat, and the
+ * last, which may extend into the next. */
+static bool find_block(const lhi_group_layout *f, uint32_t datacenter, uint32_t i,
+                       uint64_t *first)
+{
+    uint32_t site = 0;
+    uint64_t low, high, period, n;
+
+    while (site < f->n_sites && f->sites[site].datacenter != datacenter)
+        site++;
+    if (site == f->n_sites)
+        site = 0;
+    low = count_ranks_before(f, site);
+    high = low + f->sites[site].replicas * f->replica - 1;
+    low /= f->block;
+    high /= f->block;
+    period = find_node_period(
+        f, f->job->datacenters[f->sites[site].datacenter].gpus_per_node);
+    n = high - low < period + 1 ? high - low : period + 1;
+    if (i > n)
+        return false;
+    *first = (i == n ? high : low + i) * f->block;
+    return true;
+}
+
+bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
+                      lhi_group_members *out)
+{
+    uint64_t first;
+
+    if (!find_block(fold, datacenter, i, &first))
+        return false;
+    find_members(fold, first, out);
+    return true;
+}
+
+/* Checks whether a block crosses the boundary before a datacenter's ranks, and
+ * no earlier boundary. */
+static bool crosses_boundary(const lhi_group_layout *f, uint32_t site)
+{
+    uint64_t rank = count_ranks_before(f, site), before;
+
+    if (site == 0 || rank % f->block == 0)
+        return false;
+    before = count_ranks_before(f, site - 1);
+    return before / f->block != rank / f->block || before % f->block == 0;
+}
+
+bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold, uint32_t i, lhi_group_members *out)
+{
+    for (uint32_t site = 1; site < fold->n_sites; site++)
+        if (crosses_boundary(fold, site) && i-- == 0) {
+            uint64_t rank = count_ranks_before(fold, site);
+
+            find_members(fold, rank - rank % fold->block, out);
+            return true;
+        }
+    return false;
+}
+
+bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
+                      lhi_group_members *out)
+{
+    lhi_group_layout one = *fold;
+
+    one.block = one.expert = fold->tensor;
+    one.tensor = 1;
+    return lhi_group_layout_find_dispatch_group(&one, datacenter, i, out);
+}
+
+bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold, uint32_t datacenter)
+{
+    return fold->job->datacenters[datacenter].gpus_per_node % fold->tensor ==
+               0 &&
+           fold->replica % fold->tensor == 0;
+}
+
+/* ---- replicas of experts ---- */
+
+uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride, uint32_t per_node)
+{
+    uint64_t n = stride < per_node ? per_node / stride : 1;
+
+    return n < count ? n : count;
+}
+
+void lhi_group_layout_find_site_replicas(const lhi_group_layout *f, const lh_cost_site *site,
+                        lh_cost_group *out)
+{
+    uint32_t per_node = f->job->datacenters[site->datacenter].gpus_per_node;
+    uint64_t count = site->replicas, each, near;
+
+    if (f->replica_gpu_stride == f->replica) {
+        near = lhi_count_members_on_node(count, f->block, per_node);
+    } else if (f->block >= f->replica) {
+        near = lhi_count_members_on_node(count, f->block / f->replica * f->replica_gpu_stride, per_node);
+    } else {
+        each = f->replica / f->block;
+        near = lhi_count_members_on_node(each, f->block, per_node) *
+               lhi_count_members_on_node((count + each - 1) / each, f->replica_gpu_stride, per_node);
+    }
+    *out = (lh_cost_group){.size = site->replicas,
+                           .per_node = (uint32_t)(near < count ? near : count),
+                           .per_datacenter = site->replicas,
+                           .datacenter = site->datacenter,
+                           .concurrent = 1};
+}
+
+/* Counts the ranks start, start + block, ... below `rank`. */
+static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start, uint64_t rank)
+{
+    return rank > start ? (rank - start + f->block - 1) / f->block : 0;
+}
+
+static uint64_t find_kind_start(const lhi_group_layout *f, uint32_t kind)
+{
+    return count_ranks_before(f, kind) % f->block;
+}
+
+/* Counts the positions in a block, from this kind's first, whose replicas have
+ * the same number of members in the same datacenters; 0: duplicate of another
+ * kind. */
+static uint64_t count_equal_positions(const lhi_group_layout *f, uint32_t kind)
+{
+    uint64_t start = find_kind_start(f, kind), end = f->block;
+
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        uint64_t other = find_kind_start(f, i);
+
+        if (i < kind && other == start)
+            return 0;
+        if (other > start && other < end)
+            end = other;
+    }
+    return end - start;
+}
+
+/* Finds the replica groups of one kind. */
+static void find_replica_groups(const lhi_group_layout *f, uint32_t kind, lhi_expert_replicas *out)
+{
+    uint64_t start = find_kind_start(f, kind), from = 0;
+    lh_cost_group *g = &out->group;
+    uint32_t n = 0;
+
+    *g = (lh_cost_group){.size = (uint32_t)(f->ranks / f->block),
+                         .per_node = UINT32_MAX,
+                         .per_datacenter = UINT32_MAX,
+                         .concurrent = 1};
+    out->n = count_equal_positions(f, kind);
+    if (!out->n)
+        return;
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        uint64_t to = from + f->sites[i].replicas * f->replica;
+        uint64_t here =
+            count_replicas_before(f, start, to) - count_replicas_before(f, start, from);
+        lh_cost_group at;
+
+        from = to;
+        if (!here)
+            continue;
+        out->sites[n] = (lh_cost_site){f->sites[i].datacenter, (uint32_t)here};
+        lhi_group_layout_find_site_replicas(f, &out->sites[n++], &at);
+        if (at.size < g->per_datacenter)
+            g->per_datacenter = at.size;
+        if (at.per_node < g->per_node)
+            g->per_node = at.per_node;
+    }
+    g->datacenter = out->sites[0].datacenter;
+    if (n > 1) {
+        g->n_sites = n;
+        g->sites = out->sites;
+    }
+}
+
+/* Counts the concurrent rings between datacenters: for each kind, the member
+ * count of the datacenter with the fewest. */
+static double count_rings(const lhi_group_layout *f)
+{
+    lhi_expert_replicas c;
+    double rings = 0;
+
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        find_replica_groups(f, i, &c);
+        if (c.n && c.group.n_sites > 1)
+            rings += (double)c.n * c.group.per_datacenter;
+    }
+    return rings * f->sharing;
+}
+
+bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i, lhi_expert_replicas *out)
+{
+    if (i >= fold->n_sites)
+        return false;
+    find_replica_groups(fold, i, out);
+    if (out->n && out->group.n_sites > 1)
+        out->group.concurrent = (uint32_t)fmin(UINT32_MAX, count_rings(fold));
+    return true;
+}
+
+/* ---- public interface ---- */
+
+/* Picks the group that spans the most datacenters. */
+static void find_widest_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
+                        uint32_t datacenter, lhi_group_members *out)
+{
+    lhi_group_members m;
+
+    out->n = 0;
+    for (uint32_t i = 0; dimension == LH_COST_EXPERT
+                             ? lhi_group_layout_find_dispatch_group(fold, datacenter, i, &m)
+                             : lhi_group_layout_find_sharing_group(fold, datacenter, i, &m);
+         i++)
+        if (m.n > out->n)
+            *out = m;
+}
+
+/* Fills a lh_cost_group from the widest group. */
+static void fill_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
+                         const lh_cost_layer_range *slice, lh_cost_group *out)
+{
+    double near = INFINITY, here = INFINITY, senders = 1;
+    lhi_group_members m;
+
+    find_widest_group(fold, dimension, slice->datacenter, &m);
+    for (uint32_t i = 0; i < m.n; i++) {
+        near = fmin(near, m.at[i].fewest_per_node);
+        here = fmin(here, m.at[i].members);
+        if (m.n > 1)
+            senders = fmax(senders, m.at[i].senders);
+    }
+    *out = (lh_cost_group){.size = (uint32_t)m.size,
+                           .per_node = (uint32_t)fmax(1, near),
+                           .per_datacenter = (uint32_t)fmax(1, here),
+                           .datacenter = m.at[0].datacenter,
+                           .concurrent = (uint32_t)senders};
+}
+
+lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
+                         const lh_cost_layer_range *slice, lh_cost_group *out,
+                         lh_error *err)
+{
+    lhi_expert_replicas c, widest;
+
+    if (dimension != LH_COST_DATA) {
+        fill_group(fold, dimension, slice, out);
+    } else {
+        widest.group.n_sites = 0;
+        for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &c); i++)
+            if (i == 0 || (c.n && c.group.n_sites > widest.group.n_sites))
+                widest = c;
+        *out = widest.group;
+        out->sites = NULL;
+        out->n_sites = 0;
+    }
+    if (out->size <= out->per_datacenter)
+        return LH_OK;
+    if (slice->n_sites &&
+        (uint64_t)out->per_datacenter * slice->n_sites > out->size)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "groups of experts lie unevenly over the slice's "
+                        "datacenters, and differ");
+    out->n_sites = slice->n_sites;
+    out->sites = slice->sites;
+    return LH_OK;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPUs that take part in a collective: their numbering determines their
+ * placement. */
+#include "model/groups.h"
+
+#include "base/fail.h"
+
+static uint64_t count_stage_gpus(const lh_layout *layout)
+{
+    return (uint64_t)layout->tensor * layout->context;
+}
+
+static uint64_t replica_stride(const lh_layout *layout)
+{
+    return layout->outermost == LH_OUTERMOST_DATA
+               ? count_stage_gpus(layout) * layout->pipeline
+               : count_stage_gpus(layout);
+}
+
+void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
+                  const lh_cost_site *site, lh_cost_group *out)
+{
+    uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
+    uint32_t each = layout->context;
+
+    *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
+    out->size = out->per_datacenter = site->replicas * each;
+    out->per_node = (uint32_t)(lhi_count_members_on_node(each, layout->tensor, per_node) *
+                               lhi_count_members_on_node(site->replicas,
+                                           replica_stride(layout), per_node));
+}
+
+/* Computes the rings between datacenters: as many concurrent rings as the
+ * smallest datacenter has GPUs, so that each ring has its own share. */
+static lh_status find_site_rings(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_layer_range *slice, lh_cost_group *out,
+                              lh_error *err)
+{
+    uint32_t sharing = slice->n_sharing_ranks ? slice->n_sharing_ranks : layout->pipeline;
+    uint32_t replicas = UINT32_MAX;
+
+    LHI_TRY(lhi_check_replica_sites(job, layout, slice, err));
+    out->per_datacenter = out->per_node = UINT32_MAX;
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        lh_cost_group at;
+
+        lhi_compute_site_group(job, layout, &slice->sites[i], &at);
+        if (at.size < out->per_datacenter)
+            out->per_datacenter = at.size;
+        if (at.per_node < out->per_node)
+            out->per_node = at.per_node;
+        if (slice->sites[i].replicas < replicas)
+            replicas = slice->sites[i].replicas;
+    }
+    if (slice->n_sites > 1) {
+        out->n_sites = slice->n_sites;
+        out->sites = slice->sites;
+        out->concurrent = (uint32_t)(count_stage_gpus(layout) * sharing * replicas);
+    }
+    return LH_OK;
+}
+
+/* Finds the replicas of a stage, including the context-parallel ranks. */
+static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_layer_range *slice, lh_cost_group *out,
+                               lh_error *err)
+{
+    uint64_t stride = replica_stride(layout);
+    uint32_t spread = slice->data_datacenters ? slice->data_datacenters : 1;
+    uint32_t per_node = job->datacenters[slice->datacenter].gpus_per_node;
+
+    out->size = layout->data * layout->context;
+    out->per_node =
+        (uint32_t)(lhi_count_members_on_node(layout->context, layout->tensor, per_node) *
+                   lhi_count_members_on_node(layout->data, stride, per_node));
+    if (slice->n_sites)
+        return find_site_rings(job, layout, slice, out, err);
+    LHI_TRY(lhi_check_even_spread(job, layout, slice, spread, err));
+    out->per_datacenter = out->size / spread;
+    if (out->per_node > out->per_datacenter)
+        out->per_node = out->per_datacenter;
+    /* Every GPU in a datacenter has its own ring across datacenters. */
+    if (spread > 1)
+        out->concurrent = (uint32_t)(count_stage_gpus(layout) * layout->pipeline *
+                                     layout->data / spread);
+    return LH_OK;
+}
+
+static lh_status find_experts(const lh_job *job, const lh_layout *layout,
+                              lh_cost_dimension dimension,
+                              const lh_cost_layer_range *slice, lh_cost_group *out,
+                              lh_error *err)
+{
+    lhi_group_layout fold;
+
+    LHI_TRY(lhi_group_layout_build(job, layout, slice, &fold, err));
+    if (dimension == LH_COST_DATA && fold.matches_dense_layers)
+        return find_replicas(job, layout, slice, out, err);
+    return lhi_group_layout_compute_group(&fold, dimension, slice, out, err);
+}
+
+static lh_status find_group(const lh_job *job, const lh_layout *layout,
+                            lh_cost_dimension dimension,
+                            const lh_cost_layer_range *slice, lh_cost_group *out,
+                            lh_error *err)
+{
+    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
+    uint32_t per_node, stride = 1;
+
+    if (slice->datacenter >= job->n_datacenters ||
+        dcs > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a slice lies in a datacenter that "
+                        "the job does not have");
+    per_node = job->datacenters[slice->datacenter].gpus_per_node;
+    *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
+    switch (dimension) {
+    case LH_COST_TENSOR:
+        out->size = layout->tensor;
+        break;
+    case LH_COST_CONTEXT:
+        out->size = layout->context;
+        stride = layout->tensor;
+        break;
+    case LH_COST_DATA_SHARED:
+        return find_replicas(job, layout, slice, out, err);
+    case LH_COST_EXPERT:
+    case LH_COST_EXPERT_TENSOR:
+    case LH_COST_DATA:
+        return find_experts(job, layout, dimension, slice, out, err);
+    default:
+        return lhi_fail(err, LH_EINVAL, "no such dimension");
+    }
+    out->per_node = (uint32_t)lhi_count_members_on_node(out->size, stride, per_node);
+    out->per_datacenter = out->size;
+    return LH_OK;
+}
+
+lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
+                           lh_cost_dimension dimension,
+                           const lh_cost_layer_range *slice, lh_cost_group *out,
+                           lh_error *err)
+{
+    lh_cost_group group;
+
+    LHI_TRY(find_group(job, layout, dimension, slice, &group, err));
+    *out = group;
+    return LH_OK;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/ops.h"
+
+#include "base/fail.h"
+
+#include <string.h>
+
+/* The list under construction and the current shape. */
+typedef struct op_list {
+    const lhi_shape *shape;
+    lhi_layer_op *ops;
+    uint32_t n;
+} op_list;
+
+static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
+{
+    lhi_layer_op *op = &l->ops[l->n++];
+    *op = (lhi_layer_op){.name = name, .stored = stored};
+    return op;
+}
+
+/* Adds an operation whose result cannot be recomputed. */
+static void add_fixed(op_list *l, const char *name, double stored)
+{
+    if (stored > 0)
+        add_op(l, name, stored)->not_recomputable = true;
+}
+
+/* Adds a linear layer with m rows, k to n. Its output is stored or, with `keep`
+ * false, consumed by the next operation. */
+static lhi_layer_op *add_linear(op_list *l, const char *name, double m, double k,
+                          double n, double matrices, bool keep)
+{
+    double e = l->shape->element;
+    lhi_layer_op *op = add_op(l, name, keep ? m * n * e : 0);
+    lhi_work_linear(l->shape, m, k, n, matrices, &op->recompute_work);
+    op->not_recomputable = !keep;
+    return op;
+}
+
+static void add_pointwise(op_list *l, const char *name, double stored,
+                          double moved)
+{
+    lhi_layer_op *op = add_op(l, name, stored);
+    op->recompute_work.bytes = moved;
+    op->recompute_work.kernels = 1;
+}
+
+static void add_norm(op_list *l, const char *name)
+{
+    const lhi_shape *s = l->shape;
+    double values = s->tokens * s->norm_share * s->model->hidden;
+    add_pointwise(l, name, values * s->product_element, 2 * values * s->element);
+}
+
+static void add_projections(op_list *l)
+{
+    const lhi_shape *s = l->shape;
+    const lh_model *m = s->model;
+    double t = s->tokens, h = m->hidden, e = s->element;
+    if (!m->kv_lora_rank) {
+        add_linear(l, "query", t, h, s->heads * s->qk_dim, 1, true);
+        add_linear(l, "key", t, h, s->kv_heads * s->qk_dim, 1, true);
+        add_linear(l, "value", t, h, s->kv_heads * s->v_dim, 1, true);
+        return;
+    }
+    /* Multi-head latent attention: the compressed forms first, then all heads
+     * from them. */
+    double latent = (double)m->kv_lora_rank + m->qk_rope_head_dim;
+    lhi_layer_op *down = add_op(l, "latent", t * e * (latent + m->q_lora_rank));
+    lhi_work_linear(s, t, h, latent, 1, &down->recompute_work);
+    if (m->q_lora_rank)
+        lhi_work_linear(s, t, h, m->q_lora_rank, 1, &down->recompute_work);
+    add_linear(l, "query", t, m->q_lora_rank ? m->q_lora_rank : h,
+               s->heads * s->qk_dim, 1, true);
+    lhi_layer_op *kv = add_op(l, "key and value",
+                        t * e * s->kv_heads * (s->qk_dim + s->v_dim));
+    double out = s->heads * (m->qk_nope_head_dim + s->v_dim);
+    lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->recompute_work);
+}
+
+static void add_core(op_list *l, uint32_t layer)
+{
+    const lhi_shape *s = l->shape;
+    double t = s->tokens, e = s->element;
+    double scores = t * s->heads * s->sequence;
+    double dims = s->qk_dim + s->v_dim;
+    double pairs =
+        s->unfused ? scores
+                   : t * s->heads * lhi_compute_mean_attended_tokens(s->model, layer, s->sequence);
+    double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
+                             : 4 * s->heads * t; /* log-sum-exp, fp32 */
+    if (s->fp8) /* FP8 copy for the next product */
+        kept += s->product_element * s->heads * s->v_dim * t;
+    lhi_layer_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
+    op->recompute_work.flops = op->recompute_work.core_flops = 2 * pairs * dims;
+    op->recompute_work.bytes = (s->heads + s->kv_heads) * dims * t * e +
+                      (s->unfused ? 4 * scores * e : 0);
+    op->recompute_work.kernels = s->unfused ? 16 : 1;
+}
+
+static void add_attention(op_list *l, uint32_t layer)
+{
+    const lhi_shape *s = l->shape;
+    double hidden = s->tokens * s->norm_share * s->model->hidden;
+    add_projections(l);
+    add_core(l, layer);
+    /* Each GPU's partial sum covers all tokens; only its share of the tokens,
+     * with the residual added, is stored. */
+    lhi_layer_op *op = add_linear(l, "attention output", s->tokens,
+                            s->heads * s->v_dim, s->model->hidden, 1, true);
+    /* In a parallel block it is only one term of the layer's sum. */
+    op->stored = s->model->parallel_block ? 0 : hidden * s->element;
+    op->not_recomputable = s->model->parallel_block;
+    if (s->tensor > 1) {
+        op->recompute_work.tensor_bytes = s->tokens * s->model->hidden * s->element;
+        op->recompute_work.tensor_calls = 1;
+    }
+    if (s->dropout)
+        add_fixed(l, "attention dropout", hidden);
+}
+
+/* Adds an MLP; `shared` selects the names for the shared expert. */
+static lhi_layer_op *add_mlp(op_list *l, double rows, double inner, double matrices,
+                       bool shared)
+{
+    const lhi_shape *s = l->shape;
+    double h = s->model->hidden;
+    double values = rows * inner;
+    add_linear(l, shared ? "shared up" : "up", rows, h, inner, matrices, true);
+    if (s->model->gated)
+        add_linear(l, shared ? "shared gate" : "gate", rows, h, inner, matrices,
+                   true);
+    add_pointwise(l, shared ? "shared activation" : "activation",
+                  values * s->product_element,
+                  (s->model->gated ? 3 : 2) * values * s->element);
+    return add_linear(l, shared ? "shared down" : "down", rows, inner, h,
+                      matrices, false);
+}
+
+/* Adds the experts. Dispatched tokens are always stored, and so are the
+ * experts' results where they are retained, since recomputing them would need
+ * communication. */
+static void add_experts(op_list *l)
+{
+    const lhi_shape *s = l->shape;
+    const lh_model *m = s->model;
+    double e = s->element, t = s->tokens;
+    double moved = t * s->dispatched * m->hidden * e;
+    double gathered = t * s->dispatched * m->hidden * s->product_element *
+                      (s->dispatches_tokens ? s->expert_tensor : 1);
+    double routed = 4.0 * t * s->norm_share * m->experts;
+    lhi_layer_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
+                                m->experts, 1, false);
+    router->stored = gathered + routed + (s->weights_expert_results ? moved : 0);
+    lhi_layer_op *down =
+        add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
+                (double)m->experts / s->expert, false);
+    lhi_work ignored = {0};
+    lhi_work_biases(s, &down->recompute_work, &ignored);
+    if (m->shared_expert_ffn)
+        add_mlp(l, t, (double)m->shared_expert_ffn / s->tensor, 1, true);
+}
+
+uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer, lhi_layer_op *ops)
+{
+    op_list l = {.shape = shape, .ops = ops};
+    double hidden = shape->tokens * shape->norm_share * shape->model->hidden;
+    add_fixed(&l, "input", hidden * shape->element);
+    add_norm(&l, "attention norm");
+    add_attention(&l, layer);
+    if (!shape->model->parallel_block)
+        add_norm(&l, "mlp norm");
+    if (lh_model_layer_is_moe(shape->model, layer))
+        add_experts(&l);
+    else
+        add_mlp(&l, shape->tokens, (double)shape->model->ffn / shape->tensor, 1,
+                false);
+    if (shape->dropout)
+        add_fixed(&l, "mlp dropout", hidden);
+    return l.n;
+}
+
+/* --- published tables --------------------------------------------------------
+ */
+
+/* Coefficients of sbh^2, s^2bh and sbh in FLOPs, and of sbh in bytes, in
+ * twelfths. Source: PipeMesh, tables I and II. The down projections store 2sbh,
+ * since only then do the totals equal 34, 203/6 and 53/2 sbh. */
+typedef struct row {
+    const char *name;
+    int square, core, flops, bytes;
+    bool models[LH_N_FAMILIES];
+} published_op;
+
+enum { G = true, L = true, F = true, o = false };
+
+static const published_op rows[] = {
+    {"attention norm", 0, 0, 0, 24, {G, L, F}},
+    {"query", 24, 0, 0, 24, {G, L, F}},
+    {"key", 24, 0, 0, 24, {G, o, o}},
+    {"value", 24, 0, 0, 24, {G, o, o}},
+    {"key", 3, 0, 0, 3, {o, L, F}},
+    {"value", 3, 0, 0, 3, {o, L, F}},
+    {"attention", 0, 48, 0, 24, {G, L, F}},
+    {"attention output", 24, 0, 0, 24, {G, L, o}},
+    {"attention output", 24, 0, 0, 0, {o, o, F}},
+    {"attention dropout", 0, 0, 0, 12, {G, o, o}},
+    {"mlp norm", 0, 0, 0, 24, {G, L, F}},
+    {"up", 96, 0, 0, 96, {G, o, F}},
+    {"up", 64, 0, 0, 64, {o, L, o}},
+    {"gate", 64, 0, 0, 64, {o, L, o}},
+    {"silu", 0, 0, 160, 64, {o, L, o}},
+    {"product", 0, 0, 32, 64, {o, L, o}},
+    {"gelu", 0, 0, 672, 96, {G, o, F}},
+    {"down", 96, 0, 0, 24, {G, o, F}},
+    {"down", 64, 0, 0, 24, {o, L, o}},
+    {"mlp dropout", 0, 0, 0, 12, {G, o, o}},
+};
+
+uint32_t lh_cost_published_ops(lh_family family, double s, double b, double h,
+                               double tensor, lh_published_op *ops)
+{
+    uint32_t n = 0;
+    if ((unsigned)family >= LH_N_FAMILIES)
+        return 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const published_op *r = &rows[i];
+        if (!r->models[family])
+            continue;
+        double sbh = s * b * h;
+        ops[n++] = (lh_published_op){
+            r->name, sbh * (r->square * h + r->core * s + r->flops) / 12,
+            sbh * r->bytes / 12 / tensor};
+    }
+    return n;
+}
+
+double lh_cost_published_params(lh_family family, double h)
+{
+    return family == LH_FAMILY_GPT3 ? 12 * h * h : 41 * h * h / 4;
+}

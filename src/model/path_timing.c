@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time per byte and per message on the paths of a layer range's process groups.
+ */
+#include "model/group_layout.h"
+#include "model/groups.h"
+#include "model/timing.h"
+
+#include "base/fail.h"
+#include "format/job/parse.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Finds the slowest among all groups that exchange tokens. */
+static lh_status find_dispatch_path(lhi_cost_context *p, const lhi_group_layout *fold,
+                               lh_error *err)
+{
+    lhi_exchange exchange = {p->job->training.dispatcher,
+                             p->job->model->experts_per_token};
+    uint32_t dc = p->slice->datacenter;
+    lhi_group_members members;
+
+    if (p->is_lower_bound)
+        return lhi_all_to_all_compute_lower_bound(p->job, dc, fold->expert, fold->tensor,
+                                    &exchange, &p->options, &p->expert, err);
+    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &members); i++) {
+        lhi_exchange_time here;
+
+        LHI_TRY(lhi_all_to_all_compute_time(p->job, &members, &exchange, &p->options,
+                               p->ecmp_cache, &here, err));
+        p->expert.ns_per_byte = fmax(p->expert.ns_per_byte, here.ns_per_byte);
+        p->expert.latency_ns = fmax(p->expert.latency_ns, here.latency_ns);
+        p->expert.wire_ns_per_byte =
+            fmax(p->expert.wire_ns_per_byte, here.wire_ns_per_byte);
+    }
+    return LH_OK;
+}
+
+/* Lowers a path to the slower rate and the longer latency. */
+static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
+{
+    to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
+    to->latency_ns = fmax(to->latency_ns, what->latency_ns);
+    to->ring_latency_ns = fmax(to->ring_latency_ns, what->ring_latency_ns);
+}
+
+/* Finds the slowest among the groups whose adjacent GPUs share experts. */
+static lh_status find_sharing_path(lhi_cost_context *p, const lhi_group_layout *fold,
+                               lh_error *err)
+{
+    uint32_t dc = p->slice->datacenter;
+    lhi_group_members m;
+
+    p->sharing = (lh_cost_path){.bytes_per_s = INFINITY};
+    if (p->is_lower_bound && !lhi_group_layout_sharing_is_intra_node(fold, dc))
+        return LH_OK;
+    for (uint32_t i = 0; lhi_group_layout_find_sharing_group(fold, dc, i, &m); i++) {
+        lh_cost_site sites[LH_MAX_DATACENTERS];
+        lh_cost_group group = {.size = fold->tensor,
+                               .per_node = UINT32_MAX,
+                               .per_datacenter = UINT32_MAX,
+                               .datacenter = m.at[0].datacenter,
+                               .n_sites = m.n,
+                               .sites = sites};
+        lh_cost_path path;
+
+        for (uint32_t k = 0; k < m.n; k++) {
+            uint32_t here = (uint32_t)m.at[k].members;
+            uint32_t near = (uint32_t)m.at[k].fewest_per_node;
+
+            sites[k] = (lh_cost_site){m.at[k].datacenter, here};
+            group.per_datacenter =
+                here < group.per_datacenter ? here : group.per_datacenter;
+            group.per_node = near < group.per_node ? near : group.per_node;
+            group.concurrent =
+                (uint32_t)fmax(group.concurrent, m.at[k].senders);
+        }
+        LHI_TRY(
+            lhi_compute_group_path(p->job, &group, &p->options, p->ecmp_cache, &path, err));
+        take_slower_path(&p->sharing, &path);
+    }
+    return LH_OK;
+}
+
+static lh_status find_expert_paths(lhi_cost_context *p, lh_error *err)
+{
+    lhi_group_layout fold;
+
+    if (!p->shape.dispatches_tokens)
+        return LH_OK;
+    LHI_TRY(lhi_group_layout_build(p->job, p->layout, p->slice, &fold, err));
+    if (fold.expert > 1)
+        LHI_TRY(find_dispatch_path(p, &fold, err));
+    return fold.tensor > 1 ? find_sharing_path(p, &fold, err) : LH_OK;
+}
+
+static lh_status find_paths(lhi_cost_context *p, lh_error *err)
+{
+    lh_cost_group context;
+
+    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_TENSOR, p->slice,
+                             &p->tensor_group, err));
+    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_CONTEXT, p->slice,
+                             &p->context_group, err));
+    if (p->tensor_group.size > 1)
+        LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
+                                   &p->tensor, err));
+    LHI_TRY(find_expert_paths(p, err));
+    if (p->context_group.size < 2)
+        return LH_OK;
+    /* Keys and values move from one GPU to the next; between nodes they use the
+     * sender's interface alone. */
+    context = p->context_group;
+    if (context.size > context.per_node)
+        context.per_node = 1;
+    return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
+}
+
+static lh_status check_slice(const lh_job *job, const lh_cost_layer_range *slice,
+                             lh_error *err)
+{
+    uint32_t layers = job->model->layers;
+
+    if (slice->first_layer > layers ||
+        slice->n_layers > layers - slice->first_layer)
+        return lhi_fail(err, LH_EINVAL,
+                        "layers %" PRIu32 "+%" PRIu32
+                        " are not all among the model's %" PRIu32,
+                        slice->first_layer, slice->n_layers, layers);
+    if (slice->datacenter >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "datacenter %" PRIu32 " of %" PRIu32,
+                        slice->datacenter, job->n_datacenters);
+    return LH_OK;
+}
+
+lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_layer_range *slice,
+                          const lh_cost_options *options, bool least,
+                          lhi_ecmp_cache *known, lhi_cost_context *p, lh_error *err)
+{
+    const lh_gpu *gpu;
+    const lh_cost_constants *c;
+
+    *p = (lhi_cost_context){.job = job,
+                      .layout = layout,
+                      .slice = slice,
+                      .is_lower_bound = least,
+                      .ecmp_cache = known};
+    LHI_TRY(lhi_complete_cost_options(job, options, &p->options, err));
+    if (job->training.rings != LH_RING_LOCKSTEP)
+        p->options.rings = job->training.rings;
+    LHI_TRY(check_slice(job, slice, err));
+    LHI_TRY(lhi_shape_make(job, layout, &p->options, &p->shape, err));
+    LHI_TRY(find_paths(p, err));
+    gpu = &job->datacenters[slice->datacenter].gpu;
+    c = p->options.constants;
+    p->by_efficiency = gpu->efficiency > 0;
+    p->flops_per_ns =
+        gpu->flops_per_s / 1e9 *
+        (p->by_efficiency ? gpu->efficiency
+                          : c->matmul_efficiency * lhi_gpu_sustained(gpu));
+    p->grouped_efficiency = !lhi_gpu_slows_experts(gpu)    ? 1
+                 : job->framework.fused_experts ? c->fused_experts_efficiency
+                                                : c->experts_efficiency;
+    p->fp8_flops_per_ns =
+        gpu->fp8_tflops * 1e3 *
+        (p->by_efficiency ? gpu->efficiency
+                          : c->matmul_efficiency * lhi_gpu_fp8_sustained(gpu));
+    p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
+    return LH_OK;
+}

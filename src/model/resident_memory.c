@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Resident memory that passes retain for later ones, and parameters per GPU.
+ *
+ * [Kor section 4.1] covers two-matrix MLPs in 16 bits with dropout: a layer
+ * retains sbh(34 + 5as/h), divided among tensor-parallel GPUs as in its
+ * equations 2 and 4. Here the sum is per tensor, so that it also covers gated
+ * MLPs, grouped queries, experts and flash attention. */
+#include "model/work.h"
+
+#include <math.h>
+
+/* Bytes per token that an MLP retains. */
+typedef struct mlp_bytes {
+    double into;    /* results of the first matrices */
+    double product; /* result of the activation function, input of the last
+                     * matrix */
+} mlp_bytes;
+
+/* Bytes per token that each part of a layer retains. */
+typedef struct layer_bytes {
+    double input; /* layer input, all that full recompute retains */
+    double norms; /* outputs of the norms */
+    double core;  /* unfused: scores; otherwise log-sum-exp */
+    double heads; /* queries, keys and values */
+    mlp_bytes dense, routed, shared;
+    double moved; /* tokens to and from experts, and the routing */
+    double rest;
+    double linear_in, linear_grad; /* matrix products: inputs; output gradients
+                                    * ([Qi] table 1: 32sbh) */
+} layer_bytes;
+
+static void add_attention(const lhi_shape *shape, layer_bytes *p)
+{
+    const lh_model *m = shape->model;
+    double e = shape->element;
+    double hidden = m->hidden * shape->norm_share;
+    double q = shape->heads * shape->qk_dim;
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
+    double o = shape->heads * shape->v_dim;
+    double latent = 0;
+
+    if (m->kv_lora_rank)
+        latent = (double)m->q_lora_rank + m->kv_lora_rank + m->qk_rope_head_dim;
+    p->input += e * hidden;
+    p->norms += shape->product_element * hidden;
+    p->heads += e * (q + kv);
+    p->rest += e * (o + latent);
+    if (shape->fp8) /* in addition to attention's own copy */
+        p->rest += shape->product_element * o;
+    if (shape->dropout)
+        p->rest += hidden;
+    if (shape->unfused) {
+        double scores = shape->heads * shape->sequence;
+        p->core += scores * (shape->dropout ? 2 * e + 1 : e);
+    } else {
+        p->core += 4 * shape->heads; /* log-sum-exp, fp32 */
+    }
+    p->linear_in += shape->product_element * (hidden + o + latent);
+    p->linear_grad += shape->product_element * (q + kv + hidden + latent);
+}
+
+/* Adds an MLP that processes `rows` copies of each token. */
+static void add_mlp(const lhi_shape *shape, double rows, double local,
+                     mlp_bytes *mlp, layer_bytes *p)
+{
+    double e = shape->element;
+    double inner = rows * local;
+    double into = (shape->model->gated ? 2 : 1) * inner;
+
+    mlp->into += e * into;
+    mlp->product += shape->product_element * inner;
+    p->linear_in += shape->product_element * inner;
+    p->linear_grad += shape->product_element * into;
+}
+
+static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
+{
+    const lh_model *m = shape->model;
+    double e = shape->element;
+    double hidden = m->hidden * shape->norm_share;
+
+    add_attention(shape, p);
+    if (!m->parallel_block) {
+        p->rest += e * hidden; /* the second norm's input */
+        p->norms += shape->product_element * hidden;
+    }
+    if (shape->dropout)
+        p->rest += hidden;
+    if (!lh_model_layer_is_moe(m, layer)) {
+        add_mlp(shape, 1, (double)m->ffn / shape->tensor, &p->dense, p);
+        p->linear_in += shape->product_element * hidden;
+        p->linear_grad += shape->product_element * hidden;
+        return;
+    }
+    /* Dispatched tokens, including those gathered by all GPUs that share an
+     * expert, and the experts' results where the router weights them. */
+    double moved = e * m->hidden * shape->dispatched;
+    double gathered = shape->product_element * m->hidden * shape->dispatched *
+                      (shape->dispatches_tokens ? shape->expert_tensor : 1);
+    double routed = 4.0 * m->experts * shape->norm_share;
+    p->moved += gathered + routed;
+    if (shape->weights_expert_results)
+        p->moved += moved;
+    add_mlp(shape, shape->expert_rows,
+             (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
+    if (m->shared_expert_ffn)
+        add_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor,
+                 &p->shared, p);
+    p->linear_in += gathered + e * hidden;
+    p->linear_grad += gathered + routed;
+    if (m->shared_expert_ffn)
+        p->linear_grad += e * hidden;
+}
+
+static double sum_mlp(const mlp_bytes *mlp)
+{
+    return mlp->into + mlp->product;
+}
+
+/* Returns the bytes that the recomputed modules do not retain. Their inputs
+ * remain resident, except inputs from a norm that is recomputed itself. */
+static double count_module_recompute_bytes(const lhi_shape *shape, const layer_bytes *p)
+{
+    double dropped = 0;
+
+    if (lhi_is_module_recomputed(shape, LH_MODULE_CORE_ATTN))
+        dropped += p->core;
+    if (lhi_is_module_recomputed(shape, LH_MODULE_LAYERNORM))
+        dropped += p->norms;
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MLA_UP_PROJ) &&
+        shape->model->kv_lora_rank)
+        dropped += p->heads;
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MLP))
+        dropped += sum_mlp(&p->dense);
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MOE))
+        return dropped + p->moved + sum_mlp(&p->routed) + sum_mlp(&p->shared);
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MOE_ACT))
+        dropped += p->routed.product;
+    if (lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
+        dropped += sum_mlp(&p->shared);
+    return dropped;
+}
+
+/* Returns the bytes per token that recomputation does not retain. */
+static double count_recompute_bytes(const lhi_shape *shape, const layer_bytes *p, double whole)
+{
+    switch (shape->recompute) {
+    case LH_RECOMPUTE_NONE:
+    case LH_RECOMPUTE_OPERATIONS: /* subtracted by the elastic plan itself */
+        return 0;
+    case LH_RECOMPUTE_FULL:
+        return whole - p->input;
+    case LH_RECOMPUTE_MODULES:
+        return count_module_recompute_bytes(shape, p);
+    case LH_RECOMPUTE_SELECTIVE:
+        break;
+    }
+    if (shape->unfused)
+        return p->core;
+    return p->norms + p->dense.product + p->routed.product + p->shared.product;
+}
+
+void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer, lhi_resident_memory *out)
+{
+    layer_bytes p = {0};
+    double whole, dropped, e = shape->element;
+
+    add_layer(shape, layer, &p);
+    whole = p.input + p.norms + p.core + p.heads + sum_mlp(&p.dense) +
+            sum_mlp(&p.routed) + sum_mlp(&p.shared) + p.moved + p.rest;
+    dropped = count_recompute_bytes(shape, &p, whole);
+    out->activation = (whole - dropped) * shape->tokens;
+    out->weight_input = (p.linear_in + p.linear_grad) * shape->tokens;
+    out->d_workspace = dropped * shape->tokens;
+    /* Keys and values that arrive while others are in use, and in D the
+     * gradients of both. */
+    if (shape->context > 1)
+        out->d_workspace += 4 * shape->kv_heads * (shape->qk_dim + shape->v_dim) *
+                        shape->tokens * e;
+}
+
+double lhi_resident_memory_compute_within_layer(const lhi_shape *shape, uint32_t layer)
+{
+    layer_bytes p = {0};
+    lhi_resident_memory held;
+
+    add_layer(shape, layer, &p);
+    lhi_resident_memory_compute_layer(shape, layer, &held);
+    return fmax(held.activation - p.input * shape->tokens, 0);
+}
+
+void lhi_resident_memory_compute_embedding(const lhi_shape *shape, lhi_resident_memory *out)
+{
+    double values = shape->tokens * shape->norm_share * shape->model->hidden;
+
+    *out = (lhi_resident_memory){0};
+    if (shape->dropout)
+        out->activation = values;
+    out->weight_input = values * shape->element; /* gradient of its rows */
+}
+
+/* Computes the head's resident memory [Kor section 4.3]: 4sbh/t (1 + v/h), the
+ * inputs of norm and matrix, and logits in fp32. */
+static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
+{
+    double values = shape->tokens * shape->norm_share * shape->model->hidden *
+                    shape->element;
+    double logits = shape->tokens * shape->vocab;
+
+    out->activation += 2 * values + 4 * logits;
+    out->weight_input += values + shape->element * logits;
+}
+
+void lhi_resident_memory_compute_head(const lhi_shape *shape, lhi_resident_memory *out)
+{
+    *out = (lhi_resident_memory){0};
+    for (uint32_t i = 0; i <= shape->model->mtp_layers; i++)
+        compute_vocabulary(shape, out);
+}
+
+void lhi_resident_memory_compute_mtp(const lhi_shape *shape, lhi_resident_memory *out)
+{
+    const lh_model *m = shape->model;
+    const double n = m->mtp_layers;
+    const double joined =
+        2 * shape->tokens * shape->norm_share * m->hidden * shape->element;
+    lhi_resident_memory layer;
+
+    *out = (lhi_resident_memory){0};
+    if (!m->mtp_layers)
+        return;
+    lhi_resident_memory_compute_layer(shape, m->layers - 1, &layer);
+    out->activation = n * (layer.activation + joined);
+    out->weight_input = n * (layer.weight_input + joined);
+    out->d_workspace = layer.d_workspace;
+}
+
+bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice)
+{
+    return model->mtp_layers && (slice->head ? slice->mtp == LH_MTP_WITH_HEAD
+                                             : slice->mtp == LH_MTP_IN_RANGE);
+}
+
+bool lhi_slice_has_end(const lh_cost_layer_range *slice)
+{
+    return slice->head || slice->mtp == LH_MTP_IN_RANGE;
+}
+
+void lhi_count_slice_params(const lhi_shape *shape, const lh_cost_layer_range *slice,
+                      lhi_params *out)
+{
+    const lh_model *m = shape->model;
+    double t = shape->tensor;
+    lh_layer_params sum =
+        lh_model_range_params(m, slice->first_layer, slice->n_layers);
+    double experts = (double)sum.experts;
+    double split = (double)sum.attention + (double)sum.mlp;
+    double whole = (double)sum.norms + (double)sum.router;
+    double added = shape->vocab_padding * m->hidden;
+
+    if (slice->embedding)
+        split += (double)lh_model_embedding_params(m) + added;
+    if (slice->head)
+        split += (double)lh_model_head_params(m) + added;
+    if (lhi_slice_has_mtp(m, slice)) {
+        /* The modules' layers are like the model's last one. */
+        lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
+
+        split += (double)lh_model_mtp_params(m) -
+                 (double)m->mtp_layers * (double)last.experts;
+        experts += (double)m->mtp_layers * (double)last.experts;
+    }
+    /* A tied matrix already counted as the embedding is not counted again. */
+    if (slice->embedding && slice->head && m->tied_embeddings)
+        split -= (double)m->vocab * m->hidden + added;
+    out->experts = ceil(experts / shape->expert_divisor);
+    out->total = ceil(split / t) + whole + out->experts;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over the parts of a layer range. */
+#include "model/slice_sums.h"
+#include "model/profile_lookup.h"
+
+#include "base/fail.h"
+
+#include <math.h>
+
+/* Fills the times from a measurement; estimates the parts that it lacks. */
+static void use_measured_time(const lhi_cost_context *p, const lhi_measurement *m,
+                              const lhi_pass_work *work,
+                              const lhi_pass_times *est, bool is_layer,
+                              lhi_pass_times *out)
+{
+    *out = (lhi_pass_times){0};
+    out->f.flops = est->f.flops;
+    out->d.flops = est->d.flops;
+    out->w.flops = est->w.flops;
+    out->f.total = m->f_ns;
+    out->d.total = m->d_ns;
+    out->w.total = m->w_ns;
+    if (!m->communication) {
+        out->f.communication = lhi_compute_communication_time(p, &work->f);
+        out->d.communication = lhi_compute_communication_time(p, &work->d);
+        out->f.total += out->f.communication;
+        out->d.total += out->d.communication;
+        out->f.inter_node = lhi_compute_wire_time(p, &work->f);
+        out->d.inter_node = lhi_compute_wire_time(p, &work->d);
+    }
+    if (!m->recompute_done && is_layer) {
+        /* Full recomputation repeats F; selective recomputation adds the
+         * estimate. */
+        if (p->shape.recompute == LH_RECOMPUTE_FULL)
+            out->d.total += m->f_ns;
+    }
+}
+
+/* Returns the recomputation time of a layer measured without it; its
+ * communication is excluded if it is added anyway. */
+static double compute_selective_recompute_time(const lhi_cost_context *p, uint32_t layer,
+                              bool communication)
+{
+    lhi_shape plain = p->shape;
+    lhi_pass_work with, without;
+    lhi_time_breakdown a, b;
+
+    if (p->shape.recompute != LH_RECOMPUTE_SELECTIVE &&
+        p->shape.recompute != LH_RECOMPUTE_MODULES)
+        return 0;
+    plain.recompute = LH_RECOMPUTE_NONE;
+    lhi_work_layer(&p->shape, layer, &with);
+    lhi_work_layer(&plain, layer, &without);
+    lhi_compute_work_time(p, &with.d, &a);
+    lhi_compute_work_time(p, &without.d, &b);
+    return a.total - b.total -
+           (communication ? 0 : a.communication - b.communication);
+}
+
+static lhi_slice_part build_part(const lhi_cost_context *p, const lhi_measurement *m,
+                                const lhi_pass_work *work, const lhi_resident_memory *held,
+                                bool is_layer, uint32_t layer)
+{
+    lhi_pass_times estimate;
+    lhi_slice_part out = {
+        .memory = *held, .static_bytes = -1, .measured = m->found};
+
+    lhi_compute_pass_times(p, work, is_layer, &estimate);
+    out.times = estimate;
+    if (m->found) {
+        use_measured_time(p, m, work, &estimate, is_layer, &out.times);
+        if (!m->recompute_done && is_layer)
+            out.times.d.total += compute_selective_recompute_time(p, layer, m->communication);
+        out.static_bytes = m->static_bytes;
+    }
+    /* A measurement without recomputation does not give the resident memory
+     * with it. */
+    if (m->found && m->activation_bytes >= 0 && m->recompute_done) {
+        out.memory.weight_input = fmin(held->weight_input, m->activation_bytes);
+        out.memory.activation = m->activation_bytes;
+        out.bytes_measured = true;
+    }
+    return out;
+}
+
+static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
+{
+    if (one->measured)
+        s->any_measured = true;
+    else
+        s->any_estimated = true;
+    if (one->bytes_measured)
+        s->any_bytes_measured = true;
+    else
+        s->any_bytes_estimated = true;
+    lhi_time_breakdown_add(&s->time.f, &one->times.f, 1);
+    lhi_time_breakdown_add(&s->time.d, &one->times.d, 1);
+    lhi_time_breakdown_add(&s->time.w, &one->times.w, 1);
+    s->part_ns[0] += one->times.f.total;
+    s->part_ns[1] += one->times.d.total;
+    s->part_ns[2] += one->times.w.total;
+    s->memory.activation += one->memory.activation;
+    s->memory.weight_input += one->memory.weight_input;
+    s->memory.d_workspace = fmax(s->memory.d_workspace, one->memory.d_workspace);
+    if (one->static_bytes < 0)
+        s->static_bytes = -1;
+    else if (s->static_bytes >= 0)
+        s->static_bytes += one->static_bytes;
+}
+
+/* Adds the layers. They differ in whether they have experts and in their
+ * attention window. */
+static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s, lh_error *err)
+{
+    const lh_model *model = p->job->model;
+    bool made[2][2] = {{false}};
+
+    for (uint32_t i = 0; i < p->slice->n_layers; i++) {
+        uint32_t layer = p->slice->first_layer + i;
+        bool moe = lh_model_layer_is_moe(model, layer);
+        bool windowed = lh_model_layer_window(model, layer) != 0;
+        lhi_slice_part *one = &s->layers[moe][windowed];
+        lhi_measurement m;
+        lhi_pass_work work;
+        lhi_resident_memory held;
+
+        if (!made[moe][windowed]) {
+            LHI_TRY(lhi_measurement_find(
+                p->job, p->layout, p->slice, &p->options,
+                moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m, err));
+            lhi_work_layer(&p->shape, layer, &work);
+            lhi_resident_memory_compute_layer(&p->shape, layer, &held);
+            *one = build_part(p, &m, &work, &held, true, layer);
+            made[moe][windowed] = true;
+        }
+        add_part(one, s);
+    }
+    return LH_OK;
+}
+
+/* Computes the work of multi-token prediction modules, the head, or both. */
+static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work, lhi_resident_memory *held)
+{
+    lhi_pass_work modules;
+    lhi_resident_memory kept;
+
+    *work = (lhi_pass_work){0};
+    *held = (lhi_resident_memory){0};
+    if (p->slice->head) {
+        lhi_work_head(&p->shape, work);
+        lhi_resident_memory_compute_head(&p->shape, held);
+    }
+    if (!lhi_slice_has_mtp(p->job->model, p->slice))
+        return;
+    lhi_work_mtp(&p->shape, &modules);
+    lhi_resident_memory_compute_mtp(&p->shape, &kept);
+    lhi_work_add(&work->f, &modules.f, 1);
+    lhi_work_add(&work->d, &modules.d, 1);
+    lhi_work_add(&work->w, &modules.w, 1);
+    held->activation += kept.activation;
+    held->weight_input += kept.weight_input;
+    held->d_workspace = fmax(held->d_workspace, kept.d_workspace);
+}
+
+static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s, lh_error *err)
+{
+    lhi_measurement m;
+    lhi_pass_work work;
+    lhi_resident_memory held;
+
+    if (p->slice->embedding) {
+        LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
+                                  LH_PROFILE_EMBEDDING, &m, err));
+        lhi_work_embedding(&p->shape, &work);
+        lhi_resident_memory_compute_embedding(&p->shape, &held);
+        s->embedding = build_part(p, &m, &work, &held, false, 0);
+        add_part(&s->embedding, s);
+    }
+    if (!lhi_slice_has_end(p->slice))
+        return LH_OK;
+    m = (lhi_measurement){0}; /* modules without the head are never measured */
+    if (p->slice->head)
+        LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
+                                  LH_PROFILE_HEAD, &m, err));
+    compute_end_work(p, &work, &held);
+    s->head = build_part(p, &m, &work, &held, false, 0);
+    add_part(&s->head, s);
+    return LH_OK;
+}
+
+/* Uses a chunk measured as one piece. */
+static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s, bool *found,
+                           lh_error *err)
+{
+    lhi_measurement m = {0};
+    lhi_cost_context bare = *p;
+    lhi_slice_sums estimate = {0};
+
+    *found = false;
+    if (!p->slice->n_chunks)
+        return LH_OK;
+    LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
+                              LH_PROFILE_CHUNK, &m, err));
+    if (!m.found)
+        return LH_OK;
+    *found = true;
+    bare.options.ignore_profile = true;
+    LHI_TRY(sum_layers(&bare, &estimate, err));
+    LHI_TRY(sum_ends(&bare, &estimate, err));
+    *s = estimate;
+    s->any_measured = true;
+    s->any_estimated = false;
+    s->static_bytes = m.static_bytes;
+    s->time.f = (lhi_time_breakdown){.flops = estimate.time.f.flops, .total = m.f_ns};
+    s->time.d = (lhi_time_breakdown){.flops = estimate.time.d.flops, .total = m.d_ns};
+    s->time.w = (lhi_time_breakdown){.flops = estimate.time.w.flops, .total = m.w_ns};
+    if (!m.communication) {
+        s->time.f.communication = estimate.time.f.communication;
+        s->time.d.communication = estimate.time.d.communication;
+        s->time.f.total += s->time.f.communication;
+        s->time.d.total += s->time.d.communication;
+    }
+    if (!m.recompute_done) {
+        if (p->shape.recompute == LH_RECOMPUTE_FULL)
+            s->time.d.total += m.f_ns;
+        for (uint32_t i = 0; i < p->slice->n_layers; i++)
+            s->time.d.total +=
+                compute_selective_recompute_time(p, p->slice->first_layer + i, m.communication);
+    }
+    if (m.activation_bytes >= 0 && m.recompute_done) {
+        s->memory.activation = m.activation_bytes;
+        s->memory.weight_input = fmin(s->memory.weight_input, m.activation_bytes);
+        s->any_bytes_measured = true;
+        s->any_bytes_estimated = false;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out, lh_error *err)
+{
+    lhi_slice_sums s = {0};
+    bool whole;
+
+    LHI_TRY(sum_chunk(p, &s, &whole, err));
+    if (!whole) {
+        LHI_TRY(sum_layers(p, &s, err));
+        LHI_TRY(sum_ends(p, &s, err));
+    }
+    *out = s;
+    return LH_OK;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A layer range's parts, with their times and memory, and their sums. */
+#ifndef LHI_SLICE_SUMS_H
+#define LHI_SLICE_SUMS_H
+
+#include "model/timing.h"
+
+/* One part of a layer range: a layer, the embedding or the head. */
+typedef struct lhi_slice_part {
+    lhi_pass_times times;
+    lhi_resident_memory memory;
+    double static_bytes; /* measured; < 0: unknown */
+    bool measured, bytes_measured;
+} lhi_slice_part;
+
+/* Sums over the parts of a layer range, and the parts: layers indexed by [has
+ * experts][has window]. Absent parts are 0. */
+typedef struct lhi_slice_sums {
+    lhi_pass_times time;
+    lhi_slice_part layers[2][2], embedding, head /* includes MTP */;
+    double part_ns[3]; /* sums of F, D, W of the parts */
+    lhi_resident_memory memory;
+    bool any_measured, any_estimated; /* of times */
+    bool any_bytes_measured, any_bytes_estimated;
+    double static_bytes; /* measured; -1: incomplete */
+} lhi_slice_sums;
+
+/* Computes the sums from the job's profile where it has measurements, otherwise
+ * from the model. Errors as lh_cost_chunk(). */
+lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out, lh_error *err);
+
+#endif

@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Floating-point operations, memory traffic and kernels of F, D and W.
+ *
+ * A matrix product of m x k by k x n takes 2mkn operations and moves its three
+ * matrices once; D and W of a linear layer are one such product each. W adds
+ * its result to the gradient in memory. In FP8 the factors have half the bytes,
+ * and quantisation passes are added. All other work is memory-bound: each
+ * operand is read or written once per kernel. */
+#include "model/work.h"
+
+/* Kernels of an unfused attention forward pass: two products, mask, softmax,
+ * dropout, and the copies around them. */
+enum { UNFUSED_KERNELS = 16 };
+
+/* Adds a linear map: `matrices` weights of k x n (experts; otherwise 1) that
+ * share m rows. */
+static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
+                       double k, double n, double matrices)
+{
+    double element = shape->element;
+    double rows = m * (k + n) * element;
+    double weights = matrices * k * n;
+
+    out->f.flops += 2 * m * k * n;
+    out->f.bytes += rows + weights * element;
+    out->f.kernels += 1;
+    out->d.flops += 2 * m * k * n;
+    out->d.bytes += rows + weights * element;
+    out->d.kernels += 1;
+    out->w.flops += 2 * m * k * n;
+    out->w.bytes += rows + weights * 2 * shape->gradient;
+    out->w.kernels += 1;
+}
+
+static void add_pointwise(lhi_work *work, double bytes, double kernels)
+{
+    work->bytes += bytes;
+    work->kernels += kernels;
+}
+
+static void add_product(lhi_work *work, double flops, double bytes)
+{
+    work->flops += flops;
+    work->fp8_flops += flops;
+    add_pointwise(work, bytes, 1);
+}
+
+/* Adds quantisation from 16 bits to two FP8 copies, along rows and along
+ * columns. Products require a contiguous summation dimension, and the blocks
+ * that share a scale follow it. */
+static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
+{
+    add_pointwise(work, elements * (shape->element + 2 * shape->product_element), 1);
+}
+
+/* Adds an FP8 linear map. The optimizer already leaves the weights in 8 bits;
+ * products output 16 bits. F quantises the input and D the output gradient; W
+ * reads the other copy of both. */
+static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
+                           double k, double n, double matrices)
+{
+    double flops = 2 * m * k * n, weights = matrices * k * n;
+
+    quantise(shape, m * k, &out->f);
+    add_product(&out->f, flops,
+                (m * k + weights) * shape->product_element + m * n * shape->element);
+    quantise(shape, m * n, &out->d);
+    add_product(&out->d, flops,
+                (m * n + weights) * shape->product_element + m * k * shape->element);
+    add_product(&out->w, flops,
+                m * (k + n) * shape->product_element + weights * 2 * shape->gradient);
+}
+
+/* Adds a linear map inside a layer. */
+static void add_layer_linear(const lhi_shape *shape, lhi_pass_work *out, double m, double k,
+                    double n, double matrices)
+{
+    if (shape->fp8)
+        add_fp8_linear(shape, out, m, k, n, matrices);
+    else
+        add_linear(shape, out, m, k, n, matrices);
+}
+
+void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
+                     double matrices, lhi_work *f)
+{
+    lhi_pass_work all = {0};
+
+    add_layer_linear(shape, &all, m, k, n, matrices);
+    lhi_work_add(f, &all.f, 1);
+}
+
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, double sequence)
+{
+    double window = lh_model_layer_window(model, layer);
+
+    /* A causal token at position i attends to i tokens, or to the last `window`
+     * of them. */
+    if (window > 0 && window < sequence)
+        return window - window * window / (2 * sequence);
+    return sequence / 2;
+}
+
+/* Adds flash attention, which keeps the scores on chip and recomputes them in
+ * D: two products forward, five backward [Dao section 3.1]. */
+static void add_flash_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f,
+                      lhi_work *d)
+{
+    double visible = lhi_compute_mean_attended_tokens(shape->model, layer, shape->sequence);
+    double pairs = 2 * shape->tokens * visible * shape->heads;
+    double qo = shape->heads * (shape->qk_dim + shape->v_dim);
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
+
+    f->flops += pairs * (shape->qk_dim + shape->v_dim);
+    f->core_flops += pairs * (shape->qk_dim + shape->v_dim);
+    add_pointwise(f, (qo + kv) * shape->tokens * shape->element, 1);
+    d->flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    d->core_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    add_pointwise(d, 2 * (qo + kv) * shape->tokens * shape->element, 2);
+}
+
+/* Adds unfused attention with scores in memory: product, masked softmax,
+ * dropout, product. The copies that merge and split heads need separate
+ * kernels, as biases do. */
+static void add_unfused_attention(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    double scores = shape->tokens * shape->sequence * shape->heads;
+    double dims = shape->qk_dim + shape->v_dim;
+    double qkvo = (shape->heads + shape->kv_heads) * dims * shape->tokens;
+    double softmax = 2 * scores * shape->element;
+    double drop = shape->dropout ? scores * (2 * shape->element + 1) : 0;
+
+    f->flops += 2 * scores * dims;
+    f->core_flops += 2 * scores * dims;
+    add_pointwise(f, (2 * scores + 3 * qkvo) * shape->element + softmax + drop,
+                  UNFUSED_KERNELS);
+    d->flops += 4 * scores * dims;
+    d->core_flops += 4 * scores * dims;
+    add_pointwise(
+        d, (4 * scores + 6 * qkvo) * shape->element + 1.5 * softmax + drop,
+        2 * UNFUSED_KERNELS);
+}
+
+/* Adds ring attention: every step forwards the keys and values of one sequence
+ * shard, and in D also their gradients (Liu et al., arXiv:2310.01889). */
+static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
+                shape->tokens * shape->element;
+    double steps = shape->context - 1;
+
+    out->f.context_bytes += steps * kv;
+    out->f.context_calls += steps;
+    out->d.context_bytes += 2 * steps * kv;
+    out->d.context_calls += steps;
+}
+
+/* Adds the projections to queries of all heads, if they are computed directly
+ * from the hidden state, and to keys and values. */
+static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double heads = shape->heads;
+
+    add_layer_linear(shape, out, shape->tokens,
+            m->q_lora_rank ? m->q_lora_rank : m->hidden, heads * shape->qk_dim,
+            1);
+    add_layer_linear(shape, out, shape->tokens, m->kv_lora_rank,
+            heads * (m->qk_nope_head_dim + shape->v_dim), 1);
+}
+
+/* Adds the projections of multi-head latent attention (arXiv:2405.04434, 2.1);
+ * the down-projections are replicated on every GPU. */
+static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double h = m->hidden;
+
+    if (m->q_lora_rank)
+        add_layer_linear(shape, out, shape->tokens, h, m->q_lora_rank, 1);
+    add_layer_linear(shape, out, shape->tokens, h,
+            (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
+    add_up_projections(shape, out);
+    add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
+}
+
+/* Adds the rotary position embedding. */
+static void add_rotation(const lhi_shape *shape, lhi_work *work)
+{
+    double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
+                     shape->tokens * shape->element;
+
+    if (!shape->model->positions)
+        add_pointwise(work, rotated, 1);
+}
+
+static void add_attention(const lhi_shape *shape, uint32_t layer,
+                          lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+
+    if (m->kv_lora_rank) {
+        add_latent_projections(shape, out);
+    } else {
+        add_layer_linear(shape, out, shape->tokens, m->hidden,
+                (shape->heads + 2 * shape->kv_heads) * shape->qk_dim, 1);
+        add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
+                m->hidden, 1);
+    }
+    add_rotation(shape, &out->f);
+    add_rotation(shape, &out->d);
+    if (shape->unfused)
+        add_unfused_attention(shape, &out->f, &out->d);
+    else
+        add_flash_attention(shape, layer, &out->f, &out->d);
+    if (shape->context > 1)
+        add_ring_attention(shape, out);
+}
+
+/* Adds the activation function between an MLP's matrices, for `rows` tokens. */
+static void add_activation(const lhi_shape *shape, double rows, double width,
+                           lhi_work *f, lhi_work *d)
+{
+    double values = rows * width * shape->element;
+
+    add_pointwise(f, (shape->model->gated ? 3 : 2) * values, 1);
+    if (d)
+        add_pointwise(d, (shape->model->gated ? 5 : 3) * values, 1);
+}
+
+static void add_mlp(const lhi_shape *shape, double rows, double local,
+                    double matrices, lhi_pass_work *out)
+{
+    double h = shape->model->hidden;
+
+    add_layer_linear(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
+            matrices);
+    add_activation(shape, rows, local, &out->f, &out->d);
+    add_layer_linear(shape, out, rows, local, h, matrices);
+}
+
+/* Adds the messages of separately partitioned experts, equal in F and D:
+ * dispatch and combine. GPUs that share an expert gather its tokens and
+ * reduce-scatter the sums. Without sequence parallelism, every GPU in a
+ * tensor-parallel group has all tokens: it sends its share and gathers the
+ * combined tokens (DeepSpeed-TED, arXiv:2303.06318, section 5). */
+static void add_token_messages(const lhi_shape *shape, double moved, lhi_work *out)
+{
+    if (shape->expert > 1) {
+        out->expert_bytes += moved * (1 + shape->dispatch_element / shape->element);
+        out->expert_calls += 2;
+    }
+    if (shape->expert_tensor > 1) {
+        out->sharing_bytes += 2 * moved * shape->expert_tensor;
+        out->sharing_calls += 2;
+    }
+    if (shape->tensor > 1 && !(shape->norm_share < 1)) {
+        out->tensor_bytes +=
+            shape->tokens * shape->model->hidden * shape->element;
+        out->tensor_calls += 1;
+    }
+}
+
+static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+
+    if (m->shared_expert_ffn)
+        add_mlp(shape, shape->tokens,
+                (double)m->shared_expert_ffn / shape->tensor, 1, out);
+}
+
+/* Adds products and counts their operations as grouped. */
+static void add_grouped(lhi_work *to, const lhi_work *products)
+{
+    lhi_work_add(to, products, 1);
+    to->grouped_flops += products->flops;
+}
+
+/* Adds results + bias * weight for each expert, in fp32 like the weights; then
+ * one copy that concatenates them, and the conversion to training precision.
+ * - F: product, sum, copy, conversion.
+ * - D: two conversions; for the gradients of bias and weight a product and a
+ *   sum each; the concatenating copy. */
+void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double values = shape->tokens * shape->expert_rows * m->hidden;
+    double experts = (double)m->experts / shape->expert;
+    double e = shape->element;
+
+    if (!shape->adds_biases)
+        return;
+    add_pointwise(f, values * (4 + (e + 8) + 8 + (4 + e)), 2 * experts + 2);
+    add_pointwise(d, values * ((e + 4) + (4 + e) + 2 * 12 + 2 * e),
+                  5 * experts + 2);
+}
+
+static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    lhi_pass_work all = {0};
+
+    add_mlp(shape, shape->tokens * shape->expert_rows,
+            (double)m->expert_ffn / shape->expert_tensor,
+            (double)m->experts / shape->expert, &all);
+    add_grouped(&out->f, &all.f);
+    add_grouped(&out->d, &all.d);
+    add_grouped(&out->w, &all.w);
+    lhi_work_biases(shape, &out->f, &out->d);
+}
+
+/* Adds router, dispatch, experts and combine. Assumes that tokens are balanced
+ * over experts, so that each GPU's experts receive as many as it sends (GShard,
+ * arXiv:2006.16668). */
+static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double moved =
+        shape->tokens * shape->dispatched * m->hidden * shape->element;
+
+    add_linear(shape, out, shape->tokens * shape->norm_share, m->hidden,
+               m->experts, 1);
+    add_pointwise(&out->f, 4 * moved, 4);
+    add_pointwise(&out->d, 4 * moved, 4);
+    if (shape->dispatches_tokens) {
+        add_token_messages(shape, moved, &out->f);
+        add_token_messages(shape, moved, &out->d);
+    }
+    add_routed_experts(shape, out);
+    add_shared_experts(shape, out);
+}
+
+double lhi_count_norms(const lh_model *model)
+{
+    return model->parallel_block ? 1 : 2;
+}
+
+/* Adds norms and residuals around attention and MLP. */
+static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double values = shape->tokens * shape->norm_share * shape->model->hidden;
+    double norm = 2 * values * shape->element;
+    double residual =
+        3 * values * shape->element + (shape->dropout ? values : 0);
+
+    double times = lhi_count_norms(shape->model);
+
+    add_pointwise(&out->f, times * norm + 2 * residual, times + 2);
+    add_pointwise(&out->d, times * 1.5 * norm + 2 * residual, times + 2);
+}
+
+/* Adds the tensor-parallel communication. Forward per layer: two all-reduces of
+ * the activations [Nar section 2.3], or as many bytes in two all-gathers and
+ * two reduce-scatters [Kor section 4.2.2]; backward the same. Parallel blocks
+ * need half, since attention and MLP share input and sum. W's second all-gather
+ * of its input overlaps with D. If experts are partitioned separately, only
+ * attention and shared experts communicate here. */
+static void add_tensor_communication(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double bytes = shape->tokens * m->hidden * shape->element;
+    double calls = 2 * lhi_count_norms(m);
+
+    if (shape->tensor == 1)
+        return;
+    if (shape->dispatches_tokens && lh_model_layer_is_moe(m, layer) &&
+        !m->shared_expert_ffn)
+        calls = 2;
+    out->f.tensor_bytes += calls * bytes;
+    out->f.tensor_calls += calls;
+    out->d.tensor_bytes += calls * bytes;
+    out->d.tensor_calls += calls;
+}
+
+void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
+{
+    to->flops += times * what->flops;
+    to->fp8_flops += times * what->fp8_flops;
+    to->grouped_flops += times * what->grouped_flops;
+    to->bytes += times * what->bytes;
+    to->kernels += times * what->kernels;
+    to->tensor_bytes += times * what->tensor_bytes;
+    to->tensor_calls += times * what->tensor_calls;
+    to->expert_bytes += times * what->expert_bytes;
+    to->expert_calls += times * what->expert_calls;
+    to->sharing_bytes += times * what->sharing_bytes;
+    to->sharing_calls += times * what->sharing_calls;
+    to->context_bytes += times * what->context_bytes;
+    to->context_calls += times * what->context_calls;
+    to->core_flops += times * what->core_flops;
+}
+
+/* Adds the norms before attention and MLP. */
+static void recompute_norms(const lhi_shape *shape, lhi_work *d)
+{
+    double values = shape->tokens * shape->norm_share * shape->model->hidden;
+
+    double times = lhi_count_norms(shape->model);
+
+    add_pointwise(d, times * 2 * values * shape->element, times);
+}
+
+static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
+{
+    add_activation(shape, shape->tokens * shape->expert_rows,
+                   (double)shape->model->expert_ffn / shape->expert_tensor, d,
+                   NULL);
+}
+
+/* Adds selective recomputation: with unfused attention, its core [Kor section
+ * 5]; with flash attention, which recomputes the core anyway, norms and
+ * activations. */
+static void recompute_selective(const lhi_shape *shape, uint32_t layer, lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    lhi_work ignored = {0};
+
+    if (shape->unfused) {
+        add_unfused_attention(shape, d, &ignored);
+        return;
+    }
+    recompute_norms(shape, d);
+    if (lh_model_layer_is_moe(m, layer)) {
+        recompute_routed_activation(shape, d);
+        if (m->shared_expert_ffn)
+            add_activation(shape, shape->tokens,
+                           (double)m->shared_expert_ffn / shape->tensor, d,
+                           NULL);
+    } else {
+        add_activation(shape, shape->tokens, (double)m->ffn / shape->tensor, d,
+                       NULL);
+    }
+}
+
+/* Adds the all-gather and reduce-scatter around an MLP. */
+static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
+{
+    if (shape->tensor == 1)
+        return;
+    work->tensor_bytes +=
+        2 * shape->tokens * shape->model->hidden * shape->element;
+    work->tensor_calls += 2;
+}
+
+/* Adds the recomputation of an expert layer: all of it, or its named modules.
+ */
+static void recompute_experts(const lhi_shape *shape, lhi_work *d)
+{
+    lhi_pass_work once = {0};
+    bool all = lhi_is_module_recomputed(shape, LH_MODULE_MOE);
+    bool shared = shape->model->shared_expert_ffn != 0;
+
+    if (all)
+        add_experts(shape, &once);
+    else if (lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
+        add_shared_experts(shape, &once);
+    if (!all && lhi_is_module_recomputed(shape, LH_MODULE_MOE_ACT))
+        recompute_routed_activation(shape, d);
+    if (all ? shared || !shape->dispatches_tokens
+            : shared && lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
+        add_tensor_around(shape, &once.f);
+    lhi_work_add(d, &once.f, 1);
+}
+
+/* Adds the repeated F of the named modules [transformer_config.py of Megatron
+ * Core 0.16: recompute_modules]. */
+static void recompute_modules(const lhi_shape *shape, uint32_t layer,
+                              lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    lhi_pass_work once = {0};
+
+    if (lhi_is_module_recomputed(shape, LH_MODULE_CORE_ATTN)) {
+        if (shape->unfused)
+            add_unfused_attention(shape, &once.f, &once.w);
+        else
+            add_flash_attention(shape, layer, &once.f, &once.w);
+        if (shape->context > 1)
+            add_ring_attention(shape, &once);
+    }
+    if (lhi_is_module_recomputed(shape, LH_MODULE_LAYERNORM))
+        recompute_norms(shape, d);
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MLA_UP_PROJ) && m->kv_lora_rank) {
+        add_up_projections(shape, &once);
+        add_rotation(shape, &once.f);
+    }
+    if (lh_model_layer_is_moe(m, layer)) {
+        recompute_experts(shape, d);
+    } else if (lhi_is_module_recomputed(shape, LH_MODULE_MLP)) {
+        add_mlp(shape, shape->tokens, (double)m->ffn / shape->tensor, 1, &once);
+        add_tensor_around(shape, &once.f);
+    }
+    lhi_work_add(d, &once.f, 1);
+}
+
+void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
+{
+    *out = (lhi_pass_work){0};
+    add_norms(shape, out);
+    add_attention(shape, layer, out);
+    if (lh_model_layer_is_moe(shape->model, layer))
+        add_experts(shape, out);
+    else
+        add_mlp(shape, shape->tokens, (double)shape->model->ffn / shape->tensor,
+                1, out);
+    add_tensor_communication(shape, layer, out);
+    if (shape->recompute == LH_RECOMPUTE_FULL)
+        lhi_work_add(&out->d, &out->f, 1);
+    else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)
+        recompute_selective(shape, layer, &out->d);
+    else if (shape->recompute == LH_RECOMPUTE_MODULES)
+        recompute_modules(shape, layer, &out->d);
+}
+
+void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double values = shape->tokens * shape->model->hidden;
+
+    *out = (lhi_pass_work){0};
+    add_pointwise(&out->f, 2 * values * shape->element, 1);
+    if (shape->dropout)
+        add_pointwise(&out->f, values * (2 * shape->element + 1), 1);
+    add_pointwise(&out->w, values * (shape->element + 2 * shape->gradient), 1);
+    if (shape->tensor > 1) {
+        /* Each GPU holds a part of the vocabulary [Nar section 2.3]. */
+        out->f.tensor_bytes = 2 * values * shape->element;
+        out->f.tensor_calls = 2;
+    }
+}
+
+/* Adds the cross entropy over a vocabulary split by tensor parallelism: 14
+ * bytes per logit forward (conversion to fp32, maximum, exponential and sum),
+ * 10 backward. */
+static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double logits = shape->tokens * shape->vocab;
+    double h = shape->model->hidden;
+    double values = shape->tokens * shape->norm_share * h * shape->element;
+
+    add_pointwise(&out->f, 2 * values, 1);
+    add_pointwise(&out->d, 3 * values, 1);
+    add_linear(shape, out, shape->tokens, h, shape->vocab, 1);
+    add_pointwise(&out->f, 14 * logits, 3);
+    add_pointwise(&out->d, 10 * logits, 2);
+    if (shape->tensor > 1) {
+        out->d.tensor_bytes += 2 * shape->tokens * h * shape->element;
+        out->d.tensor_calls += 2;
+    }
+}
+
+/* Adds the head. A multi-token prediction module combines the hidden state with
+ * the next token's embedding and runs one more layer; the head then processes
+ * its output like the model's (arXiv:2412.19437, section 2.2). */
+void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out)
+{
+    *out = (lhi_pass_work){0};
+    for (uint32_t i = 0; i <= shape->model->mtp_layers; i++)
+        add_vocabulary(shape, out);
+}
+
+void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    lhi_pass_work layer;
+
+    *out = (lhi_pass_work){0};
+    if (!m->mtp_layers)
+        return;
+    lhi_work_layer(shape, m->layers - 1, &layer);
+    for (uint32_t i = 0; i < m->mtp_layers; i++) {
+        lhi_work_add(&out->f, &layer.f, 1);
+        lhi_work_add(&out->d, &layer.d, 1);
+        lhi_work_add(&out->w, &layer.w, 1);
+        add_layer_linear(shape, out, shape->tokens, 2.0 * m->hidden,
+                (double)m->hidden / shape->tensor, 1);
+    }
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work of passes: floating-point operations, memory traffic, kernels.
+ * docs/theory/cost-model.md has the same as tables. */
+#ifndef LHI_WORK_H
+#define LHI_WORK_H
+
+#include "model/shape.h"
+
+/* The work of one pass on one GPU, per microbatch. */
+typedef struct lhi_work {
+    double flops;         /* of matrix products */
+    double fp8_flops;     /* part of flops in FP8 */
+    double grouped_flops; /* part of flops in grouped GEMMs (experts) */
+    double bytes;         /* to and from memory */
+    double kernels;
+    /* Communication, in the units of timing.c: */
+    double tensor_bytes; /* in all-gathers (or half all-reduces) */
+    double tensor_calls; /* number of these collectives */
+    double expert_bytes; /* in all-to-alls */
+    double expert_calls;
+    double sharing_bytes; /* gathered by the GPUs that share an expert */
+    double sharing_calls;
+    double context_bytes; /* around the context-parallel ring */
+    double context_calls; /* steps around the ring */
+    double core_flops;    /* attention's part of flops; hides the ring */
+} lhi_work;
+
+/* The work of the F, D and W passes. */
+typedef struct lhi_pass_work {
+    lhi_work f, d, w;
+} lhi_pass_work;
+
+/* Adds the forward product of a linear map: m rows of k by `matrices` weights
+ * of k x n (experts; otherwise 1) that share these rows. In FP8 includes the
+ * quantisation of the input. */
+void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
+                     double matrices, lhi_work *f);
+
+/* Adds the work for the biases of experts' results, separate from the products:
+ * for F, and for D without recomputation. Adds nothing if shape->adds_biases is
+ * false. */
+void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
+
+/* Adds `what`, `times` times. */
+void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
+
+/* Computes the work of one layer; recomputation is included in d. */
+void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out);
+/* Computes the work of the embedding. */
+void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
+/* Computes the work of norm, vocabulary matrix and loss, which multi-token
+ * prediction modules share: once for the model and once per module. */
+void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
+/* Computes the work of the multi-token prediction modules. */
+void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
+
+/* Returns the number of norms per layer, which with tensor parallelism is also
+ * the number of sums over product outputs. */
+double lhi_count_norms(const lh_model *model);
+
+/* Returns the average number of tokens that a token attends to in a layer. */
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, double sequence);
+
+/* Resident memory per microbatch, in bytes. */
+typedef struct lhi_resident_memory {
+    double activation;   /* bytes from F to D */
+    double weight_input; /* bytes from D to W */
+    double d_workspace;      /* bytes used by D in addition */
+} lhi_resident_memory;
+
+/* Computes the resident memory of a layer. */
+void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer, lhi_resident_memory *out);
+/* Returns a layer's activations except its input, in bytes. */
+double lhi_resident_memory_compute_within_layer(const lhi_shape *shape, uint32_t layer);
+/* Computes the resident memory of the embedding. */
+void lhi_resident_memory_compute_embedding(const lhi_shape *shape, lhi_resident_memory *out);
+/* Computes the resident memory of the head. */
+void lhi_resident_memory_compute_head(const lhi_shape *shape, lhi_resident_memory *out);
+/* Computes the resident memory of the multi-token prediction modules. */
+void lhi_resident_memory_compute_mtp(const lhi_shape *shape, lhi_resident_memory *out);
+
+/* Parameters on one GPU. `experts` is part of `total`. */
+typedef struct lhi_params {
+    double total, experts;
+} lhi_params;
+
+/* Checks whether the layer range includes multi-token prediction modules. */
+bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice);
+/* Checks whether the layer range has parts after its layers: the head,
+ * multi-token prediction modules, or both. */
+bool lhi_slice_has_end(const lh_cost_layer_range *slice);
+
+/* Counts the parameters of a layer range on one GPU. */
+void lhi_count_slice_params(const lhi_shape *shape, const lh_cost_layer_range *slice,
+                      lhi_params *out);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Assignment policies: SD-FF, KSP-FF, CBA (Fu et al., "CBA:
+ * Communication-Bound- Aware Cross-Domain Resource Assignment", 2026), and
+ * deadlines in place of CBA's labels. */
+#include "network/optical/assignment.h"
+
+bool lhi_assignment_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
+                   uint32_t n_paths, uint32_t slots, lhi_circuit_grant *out)
+{
+    uint64_t starts[LHI_MAX_WORDS];
+    for (uint32_t i = 0; i < n_paths; i++)
+        if (lhi_path_starts(spectrum, &paths->paths[i], slots, starts)) {
+            *out = (lhi_circuit_grant){.path = &paths->paths[i],
+                                       .first = lhi_first_slot(starts),
+                                       .slots = slots};
+            return true;
+        }
+    return false;
+}
+
+/* Returns the slots after a free one: bit j is set if slot j-1 is free. */
+static inline uint64_t after_free(const uint64_t *busy, uint32_t word)
+{
+    uint64_t carry = word > 0 ? ~busy[word - 1] >> 63 : 0;
+    return ~busy[word] << 1 | carry;
+}
+
+double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first, uint32_t last)
+{
+    uint32_t steps = 0;
+    for (uint32_t j = first + 1; j <= last; j++)
+        steps += !lhi_slot_is_occupied(busy, j - 1) && lhi_slot_is_occupied(busy, j);
+    return last > first ? 1 - (double)steps / (double)(last - first) : 1;
+}
+
+/* Equation (1) of the paper, with the contiguity index of the whole fibre after
+ * placement of the block: inside a free block the index is always 1. A block at
+ * b leaves a fibre with its previous steps, plus one if slot b-1 is free, minus
+ * one if the slot after the block is occupied. The sum over all b and fibres is
+ * an integer, so equal fitness compares as equal. */
+double lhi_assignment_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
+                   uint32_t slots, const uint64_t *starts)
+{
+    const lhi_spectrum *s = spectrum;
+    int64_t total = 0, n_starts = 0;
+    uint32_t held = 0;
+    for (uint32_t w = 0; w < s->n_words; w++)
+        n_starts += lhi_count_bits(starts[w]);
+    for (uint32_t h = 0; h < path->hops; h++) {
+        const uint64_t *busy = lhi_fibre(s, path->fibres[h]);
+        uint64_t behind[LHI_MAX_WORDS];
+        uint32_t before = 0, after = 0, steps = 0;
+        lhi_slots_shift_down(busy, slots, s->n_words, behind);
+        for (uint32_t w = 0; w < s->n_words; w++) {
+            uint64_t free = after_free(busy, w);
+            held += lhi_count_bits(busy[w]);
+            steps += lhi_count_bits(busy[w] & free);
+            before += lhi_count_bits(starts[w] & free);
+            after += lhi_count_bits(starts[w] & behind[w]);
+        }
+        total += (int64_t)steps * n_starts + before - after;
+    }
+    int64_t windows = n_starts * path->hops * (int64_t)(s->slots - 1);
+    double contiguity =
+        windows > 0 ? 1.0 - (double)total / (double)windows : 1.0;
+    double delta =
+        1.0 - (double)held / (double)((uint64_t)path->hops * s->slots);
+    return contiguity / ((double)path->km * delta);
+}
+
+uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
+                        uint32_t slots, const uint64_t *starts)
+{
+    const lhi_spectrum *s = spectrum;
+    uint32_t best = 0;
+    /* In addition to the previous steps, which are the same for every b. */
+    int32_t best_steps = INT32_MAX;
+    for (uint32_t w = 0; w < s->n_words; w++)
+        for (uint64_t left = starts[w]; left; left &= left - 1) {
+            uint32_t b = w * 64 + lhi_lowest_bit(left);
+            int32_t steps = 0;
+            for (uint32_t h = 0; h < path->hops; h++) {
+                const uint64_t *busy = lhi_fibre(s, path->fibres[h]);
+                steps += b > 0 && !lhi_slot_is_occupied(busy, b - 1);
+                steps -= b + slots < s->slots && lhi_slot_is_occupied(busy, b + slots);
+            }
+            if (steps < best_steps) {
+                best_steps = steps;
+                best = b;
+            }
+        }
+    return best;
+}
+
+static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
+                           uint32_t slots, lhi_circuit_grant *out)
+{
+    uint64_t starts[LHI_MAX_WORDS], best_starts[LHI_MAX_WORDS];
+    double best = 0;
+    const lhi_path *path = NULL;
+    for (uint32_t i = 0; i < r->paths->count; i++) {
+        const lhi_path *p = &r->paths->paths[i];
+        if (!lhi_path_starts(s, p, slots, starts))
+            continue;
+        double fitness = lhi_assignment_fitness(s, p, slots, starts);
+        if (path && !(fitness > best))
+            continue;
+        best = fitness;
+        path = p;
+        memcpy(best_starts, starts, s->n_words * sizeof *starts);
+    }
+    if (!path)
+        return false;
+    *out = (lhi_circuit_grant){.path = path,
+                               .first =
+                                   lhi_assignment_best_block(s, path, slots, best_starts),
+                               .slots = slots};
+    return true;
+}
+
+/* A path with a number of slots, as compared by SLACK and CRITICAL. */
+typedef struct candidate {
+    const lhi_path *path;
+    uint32_t slots;
+    int64_t takes_ns; /* from now to the arrival */
+    int64_t delay_ns; /* criterion if the deadline cannot be met */
+    int64_t cost;     /* slots x fibres x time */
+    bool in_time;
+} candidate;
+
+static bool is_better(const candidate *a, const candidate *b)
+{
+    int64_t order;
+    if (a->in_time != b->in_time)
+        return a->in_time;
+    if (a->in_time) {
+        order = (a->cost > b->cost) - (a->cost < b->cost);
+        if (order == 0)
+            order = a->delay_ns - b->delay_ns;
+    } else {
+        order = a->delay_ns - b->delay_ns;
+        if (order == 0)
+            order = (a->cost > b->cost) - (a->cost < b->cost);
+    }
+    if (order == 0)
+        order = (int64_t)a->path->index - (int64_t)b->path->index;
+    return order != 0 ? order < 0 : a->slots > b->slots;
+}
+
+/* Computes CRITICAL's delay. Messages queued at the port wait while this one is
+ * sent. If that exceeds the producing pass's duration, the next message waits
+ * for the rest. A long route delays one message; a slow one delays all later
+ * ones. */
+static int64_t compute_delay(const lhi_request *r, int64_t takes_ns, int64_t ser)
+{
+    int64_t over = ser > r->period_ns ? ser - r->period_ns : 0;
+    if (r->policy->assignment != LH_CRITICAL)
+        return takes_ns;
+    return takes_ns + r->queued * ser + over;
+}
+
+/* Chooses the cheapest path that meets the deadline, else that with the least
+ * delay. */
+static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
+                               lhi_circuit_grant *out)
+{
+    uint64_t free[LHI_MAX_WORDS], starts[LHI_MAX_WORDS];
+    uint64_t best_starts[LHI_MAX_WORDS];
+    candidate best = {0};
+    for (uint32_t i = 0; i < r->paths->count; i++) {
+        const lhi_path *p = &r->paths->paths[i];
+        lhi_free_slots(s, p, free);
+        for (uint32_t n = r->slots; n > 0; n /= 2) {
+            if (n > s->slots)
+                continue;
+            candidate o = {.path = p, .slots = n};
+            int64_t ser = lhi_serialisation_ns(r->bits, p->mbps, n);
+            o.takes_ns = r->wait_ns + ser + p->km * LHI_NS_PER_KM;
+            o.delay_ns = compute_delay(r, o.takes_ns, ser);
+            o.cost = (int64_t)n * p->hops * o.takes_ns;
+            o.in_time = r->deadline_ns >= 0 && o.takes_ns <= r->deadline_ns;
+            if (best.path && !is_better(&o, &best))
+                continue;
+            memcpy(starts, free, s->n_words * sizeof *starts);
+            if (!lhi_block_starts(starts, n, s->n_words))
+                continue;
+            best = o;
+            memcpy(best_starts, starts, s->n_words * sizeof *starts);
+        }
+    }
+    if (!best.path)
+        return false;
+    *out = (lhi_circuit_grant){
+        .path = best.path,
+        .first = lhi_assignment_best_block(s, best.path, best.slots, best_starts),
+        .slots = best.slots};
+    return true;
+}
+
+bool lhi_assignment_choose(const lhi_spectrum *spectrum, const lhi_request *request,
+                lhi_circuit_grant *out)
+{
+    const lhi_policy *policy = request->policy;
+    if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)
+        return choose_by_deadline(spectrum, request, out);
+    uint32_t n_paths =
+        policy->assignment == LH_SD_FF ? 1 : request->paths->count;
+    for (uint32_t n = request->slots; n > 0; n /= 2) {
+        if (policy->assignment == LH_CBA
+                ? choose_fittest(spectrum, request, n, out)
+                : lhi_assignment_first_fit(spectrum, request->paths, n_paths, n, out))
+            return true;
+        if (!policy->ladder)
+            break;
+    }
+    return false;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulates background traffic alone. */
+#include "network/optical/simulation.h"
+
+#include "base/heap.h"
+#include "base/options.h"
+
+static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
+                               lh_error *err)
+{
+    uint32_t n = topology->n_nodes;
+    if (!(t->erlang > 0 && t->erlang <= 1e6) ||
+        !(t->holding_s >= 1e-6 && t->holding_s <= 1e6))
+        return lhi_fail(err, LH_EINVAL, "load or holding time out of range");
+    lhi_background b = {.erlang = t->erlang, .holding_ns = t->holding_s * 1e9};
+    if (!lhi_background_is_sparse(&b))
+        return lhi_fail(err, LH_EINVAL, "less than %d ns between requests",
+                        LHI_MIN_REQUEST_GAP_NS);
+    if (t->slots < 1 || t->slots > LHI_MAX_SLOTS || t->slots_min < 1 ||
+        t->slots_max < t->slots_min || t->slots_max > t->slots)
+        return lhi_fail(err, LH_EINVAL, "slots out of range");
+    if (t->k < 1 || t->k > LHI_MAX_CANDIDATES)
+        return lhi_fail(err, LH_EINVAL, "1 to %d candidate routes",
+                        LHI_MAX_CANDIDATES);
+    if (t->from >= n || t->to >= n)
+        return lhi_fail(err, LH_EINVAL, "there is no such node");
+    return LH_OK;
+}
+
+/* Background traffic simulation state. */
+typedef struct traffic_state {
+    lhi_network *network;
+    lhi_circuits circuits;
+    lhi_arrivals arrivals;
+    lhi_heap heap;
+    uint64_t seq;
+    int64_t now;
+    double held_ns;
+} traffic_state;
+
+static void advance_to(traffic_state *f, int64_t time_ns)
+{
+    f->held_ns += (double)f->circuits.held * (double)(time_ns - f->now);
+    f->now = time_ns;
+}
+
+/* Processes one arrival; false on allocation failure. */
+static bool arrive_one(traffic_state *f, bool *refused)
+{
+    lhi_event e;
+    while (f->heap.count && f->heap.items[0].time_ns <= f->arrivals.next_ns) {
+        lhi_heap_pop(&f->heap, &e);
+        advance_to(f, e.time_ns);
+        lhi_circuits_release(&f->circuits, (uint32_t)e.payload);
+    }
+    advance_to(f, f->arrivals.next_ns);
+    lhi_arrival a = lhi_arrivals_next(&f->arrivals);
+    const lhi_paths *paths = lhi_network_paths(f->network, a.from, a.to);
+    lhi_circuit_grant grant;
+    if (!paths)
+        return false;
+    *refused = !lhi_assignment_first_fit(&f->circuits.spectrum, paths, paths->count,
+                              a.slots, &grant);
+    if (*refused)
+        return true;
+    uint32_t at = lhi_circuits_allocate(&f->circuits, &grant);
+    e = (lhi_event){
+        .time_ns = f->now + a.holding_ns, .seq = f->seq++, .payload = at};
+    return at != LH_NONE && lhi_heap_push(&f->heap, e);
+}
+
+static lh_status flow_run(traffic_state *f, uint64_t warm_up, uint64_t requests,
+                          lh_traffic_result *out, lh_error *err)
+{
+    lh_traffic_result r = {.requests = requests};
+    int64_t begin_ns = 0;
+    for (uint64_t i = 0; i < warm_up + requests; i++) {
+        bool refused;
+        if (i == warm_up) {
+            begin_ns = f->now;
+            f->held_ns = 0;
+        }
+        if (!arrive_one(f, &refused))
+            return lhi_fail_nomem(err);
+        r.refused += i >= warm_up && refused;
+    }
+    if (f->now > begin_ns)
+        r.carried_slots = f->held_ns / (double)(f->now - begin_ns);
+    *out = r;
+    return LH_OK;
+}
+
+lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
+                         uint64_t seed, uint64_t warm_up, uint64_t requests,
+                         lh_traffic_result *out, lh_error *err)
+{
+    lh_traffic t;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_traffic, &t, traffic, err));
+    LHI_TRY(check_traffic(topology, &t, err));
+    lhi_reach any = {INT64_MAX, 75000};
+    traffic_state f = {0};
+    LHI_TRY(lhi_network_make(topology, t.k, t.slots, t.shared_fibre, &any, 1,
+                             &f.network, err));
+    lhi_background b = {.erlang = t.erlang,
+                        .holding_ns = t.holding_s * 1e9,
+                        .slots_min = t.slots_min,
+                        .slots_max = t.slots_max,
+                        .from = t.from,
+                        .to = t.to};
+    lhi_arrivals_init(&f.arrivals, &b, topology->n_nodes, seed);
+    lh_status status = lhi_circuits_make(f.network, &f.circuits, err);
+    if (status == LH_OK)
+        status = flow_run(&f, warm_up, requests, out, err);
+    lhi_heap_fini(&f.heap);
+    lhi_circuits_fini(&f.circuits);
+    lhi_network_free(f.network);
+    return status;
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "network/optical/figures.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void lhi_html_text(lhi_text *out, const char *text)
+{
+    for (; *text; text++) {
+        const char *named = *text == '&'   ? "&amp;"
+                            : *text == '<' ? "&lt;"
+                            : *text == '>' ? "&gt;"
+                            : *text == '"' ? "&quot;"
+                                           : NULL;
+        if (named)
+            lhi_text_puts(out, named);
+        else
+            lhi_text_add(out, text, 1);
+    }
+}
+
+/* --- layout ------------------------------------------------------------------
+ */
+
+/* Runs one step of stress majorisation with weights 1/d^2 (Gansner, Koren,
+ * North, "Graph drawing by stress majorization", 2004), node by node. */
+static void relax(uint32_t n, const int64_t *km, double *x, double *y)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double sx = 0, sy = 0, weights = 0;
+        for (uint32_t j = 0; j < n; j++) {
+            if (i == j)
+                continue;
+            double want = (double)km[(size_t)i * n + j];
+            double dx = x[i] - x[j], dy = y[i] - y[j];
+            double is = sqrt(dx * dx + dy * dy), weight = 1 / (want * want);
+            double stretch = is > 1e-9 ? want / is : 0;
+            sx += weight * (x[j] + dx * stretch);
+            sy += weight * (y[j] + dy * stretch);
+            weights += weight;
+        }
+        x[i] = sx / weights;
+        y[i] = sy / weights;
+    }
+}
+
+static void fit_square(uint32_t n, double *x)
+{
+    double low = x[0], high = x[0];
+    for (uint32_t i = 1; i < n; i++) {
+        low = fmin(low, x[i]);
+        high = fmax(high, x[i]);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = high > low ? (x[i] - low) / (high - low) : 0.5;
+}
+
+lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
+                         lh_error *err)
+{
+    uint32_t n = topology->n_nodes;
+    int64_t *km = malloc((size_t)n * n * sizeof *km);
+    if (!km)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        if (lhi_topology_distances(topology, i, km + (size_t)i * n) != LH_OK) {
+            free(km);
+            return lhi_fail_nomem(err);
+        }
+        double turn = 6.283185307179586 * i / n;
+        x[i] = 1000 * cos(turn);
+        y[i] = 1000 * sin(turn);
+    }
+    for (int round = 0; round < 300; round++)
+        relax(n, km, x, y);
+    fit_square(n, x);
+    fit_square(n, y);
+    free(km);
+    return LH_OK;
+}
+
+/* --- topology ----------------------------------------------------------------
+ */
+
+enum { MAP_WIDTH = 700, MAP_HEIGHT = 400, MAP_EDGE = 30, MAP_ROOM = 90 };
+
+static double map_x(double x)
+{
+    return MAP_EDGE + x * (MAP_WIDTH - MAP_EDGE - MAP_ROOM);
+}
+
+static double map_y(double y)
+{
+    return MAP_EDGE + y * (MAP_HEIGHT - 2 * MAP_EDGE);
+}
+
+static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
+{
+    return n->shared_fibre ? fibre : fibre / 2;
+}
+
+/* Computes the slots that job 0 occupies on each cable, averaged over the
+ * iteration. */
+static void compute_job_use(const lhi_network *n, const lhi_iteration_record *rec,
+                    double *use)
+{
+    double span = (double)(rec->end_ns - rec->begin_ns);
+    for (size_t i = 0; i < rec->n_circuits; i++) {
+        const lhi_recorded_circuit *h = &rec->circuits[i];
+        if (h->job != 0 || span <= 0)
+            continue;
+        for (uint32_t k = 0; k < h->path->hops; k++)
+            use[cable_of(n, h->path->fibres[k])] +=
+                h->slots * (double)(h->end_ns - h->start_ns) / span;
+    }
+}
+
+static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
+                        const double *y, const double *use)
+{
+    for (uint32_t c = 0; c < t->n_cables; c++) {
+        const lh_cable *cable = &t->cables[c];
+        double x1 = map_x(x[cable->a]), y1 = map_y(y[cable->a]);
+        double x2 = map_x(x[cable->b]), y2 = map_y(y[cable->b]);
+        lhi_text_printf(out,
+                        "<line class=cable x1=%.1f y1=%.1f x2=%.1f "
+                        "y2=%.1f><title>%" PRId64 " - %" PRId64 ": %" PRId64
+                        " km; %.2f slots held</title></line>",
+                        x1, y1, x2, y2, t->ids[cable->a], t->ids[cable->b],
+                        cable->km, use[c]);
+        if (use[c] > 0)
+            lhi_text_printf(out,
+                            "<line class=route x1=%.1f y1=%.1f x2=%.1f "
+                            "y2=%.1f stroke-width=%.1f />",
+                            x1, y1, x2, y2, 1.5 + fmin(10, use[c]));
+    }
+}
+
+static void draw_nodes(lhi_text *out, const lh_topology *t,
+                       const lhi_optical_run_job *job, const double *x, const double *y)
+{
+    for (uint32_t i = 0; i < t->n_nodes; i++) {
+        bool used = false;
+        double nx = map_x(x[i]), ny = map_y(y[i]);
+        for (uint32_t d = 0; d < job->program->n_devices; d++)
+            used |= job->sites[d] == i;
+        lhi_text_printf(out,
+                        "<circle class=\"node%s\" cx=%.1f cy=%.1f r=%d>"
+                        "<title>",
+                        used ? " site" : "", nx, ny, used ? 8 : 5);
+        lhi_html_text(out, t->names[i]);
+        lhi_text_printf(out,
+                        "</title></circle><text x=%.1f y=%.1f "
+                        "class=id>%" PRId64 "</text>",
+                        nx + 9, ny - 7, t->ids[i]);
+        if (!used)
+            continue;
+        lhi_text_printf(out, "<text x=%.1f y=%.1f class=stage>", nx + 9,
+                        ny + 14);
+        const char *mark = "stage ";
+        for (uint32_t d = 0; d < job->program->n_devices; d++)
+            if (job->sites[d] == i) {
+                lhi_text_printf(out, "%s%" PRIu32, mark, d);
+                mark = ",";
+            }
+        lhi_text_puts(out, "</text>");
+    }
+}
+
+lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
+                               const lhi_optical_run_job *job,
+                               const lhi_iteration_record *rec, const double *x,
+                               const double *y, lh_error *err)
+{
+    const lh_topology *t = s->topology;
+    double *use = calloc(t->n_cables, sizeof *use);
+    if (!use)
+        return lhi_fail_nomem(err);
+    compute_job_use(s->network, rec, use);
+    lhi_text_printf(out, "<svg viewBox=\"0 0 %d %d\" class=map>", MAP_WIDTH,
+                    MAP_HEIGHT);
+    draw_cables(out, t, x, y, use);
+    draw_nodes(out, t, job, x, y);
+    lhi_text_puts(out, "</svg>");
+    free(use);
+    return LH_OK;
+}
+
+/* --- spectrum over time ------------------------------------------------------
+ */
+
+enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
+
+/* Adds one circuit's occupancy to its fibres' cells. */
+static void add_circuit(const lhi_iteration_record *rec, const lhi_recorded_circuit *h,
+                     double *cells)
+{
+    double span = (double)(rec->end_ns - rec->begin_ns);
+    double from = (double)(h->start_ns - rec->begin_ns) / span * BINS;
+    double to = (double)(h->end_ns - rec->begin_ns) / span * BINS;
+    from = fmax(from, 0);
+    to = fmin(to, BINS);
+    for (int b = (int)from; b < BINS && b < to; b++)
+        cells[b] += h->slots * fmax(0, fmin(to, b + 1) - fmax(from, b));
+}
+
+static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
+                       uint32_t slots, const char *class)
+{
+    for (int level = 1; level <= LEVELS; level++) {
+        bool any = false;
+        for (uint32_t f = 0; f < fibres; f++)
+            for (int b = 0; b < BINS; b++) {
+                double share = cells[(size_t)f * BINS + (size_t)b] / slots;
+                if ((int)ceil(share * LEVELS - 1e-9) != level)
+                    continue;
+                if (!any)
+                    lhi_text_printf(out,
+                                    "<path class=%s fill-opacity=%.2f d=\"",
+                                    class, (double)level / LEVELS);
+                any = true;
+                lhi_text_printf(out, "M%d %" PRIu32 "h%dv%dh-%dz",
+                                LEFT + b * CELL, TOP + f * ROW, CELL, ROW - 1,
+                                CELL);
+            }
+        if (any)
+            lhi_text_puts(out, "\"/>");
+    }
+}
+
+static void label_fibres(lhi_text *out, const lhi_network *n)
+{
+    const lh_topology *t = n->topology;
+    for (uint32_t f = 0; f < lhi_network_n_fibres(n); f++) {
+        const lh_cable *c = &t->cables[cable_of(n, f)];
+        bool back = !n->shared_fibre && f % 2 == 1;
+        lhi_text_printf(
+            out,
+            "<text class=id x=%d y=%" PRIu32 " text-anchor=end>%" PRId64
+            "%s%" PRId64 "</text>",
+            LEFT - 4, TOP + f * ROW + ROW - 2, t->ids[back ? c->b : c->a],
+            n->shared_fibre ? "-" : "\xe2\x86\x92", t->ids[back ? c->a : c->b]);
+    }
+}
+
+static void label_time(lhi_text *out, const lhi_iteration_record *rec,
+                       uint32_t height)
+{
+    double span = (double)(rec->end_ns - rec->begin_ns) / 1e9;
+    for (int i = 0; i <= 4; i++)
+        lhi_text_printf(out,
+                        "<text class=id x=%d y=%" PRIu32
+                        " text-anchor=%s>%.3f s</text>",
+                        LEFT + i * BINS * CELL / 4, height,
+                        i == 0   ? "start"
+                        : i == 4 ? "end"
+                                 : "middle",
+                        span * i / 4);
+}
+
+lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
+                               const lhi_iteration_record *rec, lh_error *err)
+{
+    const lhi_network *n = s->network;
+    uint32_t fibres = lhi_network_n_fibres(n);
+    double *others = calloc((size_t)fibres * BINS, sizeof *others);
+    double *jobs = calloc((size_t)fibres * BINS, sizeof *jobs);
+    if (!others || !jobs) {
+        free(others);
+        free(jobs);
+        return lhi_fail_nomem(err);
+    }
+    if (rec->end_ns > rec->begin_ns)
+        for (size_t i = 0; i < rec->n_circuits; i++) {
+            const lhi_recorded_circuit *h = &rec->circuits[i];
+            double *to = h->job == LH_NONE ? others : jobs;
+            for (uint32_t k = 0; k < h->path->hops; k++)
+                add_circuit(rec, h,
+                         to + (size_t)h->path->fibres[k] * (size_t)BINS);
+        }
+    uint32_t height = TOP + fibres * ROW + 4;
+    lhi_text_printf(out, "<svg viewBox=\"0 0 %d %" PRIu32 "\" class=wide>",
+                    LEFT + BINS * CELL + 4, height);
+    draw_cells(out, others, fibres, n->slots, "others");
+    draw_cells(out, jobs, fibres, n->slots, "jobs");
+    label_fibres(out, n);
+    label_time(out, rec, TOP - 5);
+    lhi_text_puts(out, "</svg>");
+    free(others);
+    free(jobs);
+    return LH_OK;
+}
+
+/* --- one iteration -----------------------------------------------------------
+ */
+
+enum { LANE = 22, WIDTH = BINS * CELL };
+
+static void draw_passes(lhi_text *out, const lhi_program *p,
+                        const lhi_iteration_record *rec, int kind, const char *class)
+{
+    double scale = WIDTH / (double)(rec->end_ns - rec->begin_ns);
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        /* kind -1: outlines for passes delayed by the network. */
+        if (kind < 0 ? !rec->is_bound[i] : p->tasks[i].pass.kind != kind)
+            continue;
+        if (!any)
+            lhi_text_printf(out, "<path class=%s d=\"", class);
+        any = true;
+        double x = (double)(rec->start_ns[i] - rec->begin_ns) * scale;
+        double w = (double)p->tasks[i].duration_ns * scale;
+        lhi_text_printf(out, "M%.2f %" PRIu32 "h%.2fv%dh-%.2fz", LEFT + x,
+                        TOP + p->tasks[i].device * LANE + (kind < 0 ? 1u : 3u),
+                        w, kind < 0 ? LANE - 3 : LANE - 7, w);
+    }
+    if (any)
+        lhi_text_puts(out, "\"/>");
+}
+
+void lhi_figure_timeline(lhi_text *out, const lh_scenario *s,
+                          const lhi_optical_run_job *job, const lhi_iteration_record *rec)
+{
+    const lhi_program *p = job->program;
+    const lh_topology *t = s->topology;
+    if (rec->end_ns <= rec->begin_ns)
+        return;
+    lhi_text_printf(out, "<svg viewBox=\"0 0 %d %" PRIu32 "\" class=wide>",
+                    LEFT + WIDTH + 4, TOP + p->n_devices * LANE + 4);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        lhi_text_printf(out,
+                        "<text class=id x=%d y=%" PRIu32
+                        " text-anchor=end>%" PRIu32 " @ %" PRId64 "</text>",
+                        LEFT - 4, TOP + d * LANE + 15, d,
+                        t->ids[job->sites[d]]);
+    draw_passes(out, p, rec, LH_F, "f");
+    draw_passes(out, p, rec, LH_B, "b");
+    draw_passes(out, p, rec, LH_D, "b");
+    draw_passes(out, p, rec, LH_W, "w");
+    draw_passes(out, p, rec, -1, "bound");
+    label_time(out, rec, TOP - 5);
+    lhi_text_puts(out, "</svg>");
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a scenario's jobs. */
+#include "network/optical/scenario.h"
+
+#include <longhaul/cost.h>
+#include <longhaul/methods.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    MAX_STAGES = 1024,
+    MAX_MICROBATCHES = 65536,
+};
+#define MAX_BITS (INT64_C(1) << 50)
+
+typedef struct reader {
+    const lhi_doc *doc;
+    lh_scenario *s;
+    lhi_optical_job_spec *job;
+    lh_error *err;
+} reader;
+
+lh_status lhi_scenario_resolve_file(lh_scenario *s, const lhi_doc *doc,
+                             const lhi_node *node, const char **path,
+                             lh_error *err)
+{
+    const char *name, *slash = strrchr(doc->file, '/');
+    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
+    size_t folder = slash ? (size_t)(slash - doc->file) + 1 : 0;
+    if (name[0] == '/')
+        folder = 0;
+    char *text = LHI_NEW(s->mem, char, folder + strlen(name) + 1);
+    lhi_scenario_file *file = LHI_NEW(s->mem, lhi_scenario_file, 1);
+    if (!text || !file)
+        return lhi_fail_nomem(err);
+    memcpy(text, doc->file, folder);
+    strcpy(text + folder, name);
+    file->path = *path = text;
+    if (s->last_file)
+        s->last_file->next = file;
+    else
+        s->files = file;
+    s->last_file = file;
+    return LH_OK;
+}
+
+bool lhi_program_order_parse(const char *schedule, lhi_program_order *order)
+{
+    if (strcmp(schedule, "gpipe") == 0)
+        *order = LHI_GPIPE;
+    else if (strcmp(schedule, "1f1b") == 0)
+        *order = LHI_1F1B;
+    else
+        return false;
+    return true;
+}
+
+lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
+                         lhi_arena *mem, const char **out, lh_error *err)
+{
+    const char *name;
+    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
+    uint32_t n = lh_n_methods(), i = 0;
+    while (i < n && strcmp(lh_method_name(i), name) != 0)
+        i++;
+    if (i == n)
+        return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                            "there is no method '%.60s'; `longhaul schedule "
+                            "--help` lists them",
+                            name);
+    *out = lhi_arena_strdup(mem, name);
+    return *out ? LH_OK : lhi_fail_nomem(err);
+}
+
+const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job)
+{
+    return job->pipeline ? job->pipeline
+           : job->plan   ? job->plan->pipeline
+                         : NULL;
+}
+
+/* docs/optical.md derives the preset's numbers. */
+static lh_status read_preset(reader *r, const lhi_node *map)
+{
+    static const char *const names[] = {"8b", "70b", NULL};
+    const lhi_node *node = lhi_node_find(map, "preset");
+    uint32_t which = 0;
+    if (!node)
+        return LH_OK;
+    LHI_TRY(lhi_node_get_choice(r->doc, node, names, &which, r->err));
+    lhi_chain *c = &r->job->chain;
+    c->forward_ns = which == 0 ? 10000000 : 38000000;
+    c->backward_ns = which == 0 ? 17700000 : 67000000;
+    c->bits = which == 0 ? INT64_C(4294967296) : INT64_C(8589934592);
+    return LH_OK;
+}
+
+/* Reads an amount: `key` overrides the preset, and is required without one. */
+static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
+                             int64_t least, int64_t most, int64_t *out)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    if (!node) {
+        if (lhi_node_find(map, "preset"))
+            return LH_OK;
+        return lhi_node_require(r->doc, map, key, &node, r->err);
+    }
+    return lhi_node_get_int(r->doc, node, least, most, out, r->err);
+}
+
+static lh_status read_chain(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {"name",
+                                       "preset",
+                                       "forward_ns",
+                                       "backward_ns",
+                                       "weight_ns",
+                                       "message_bits",
+                                       "stages",
+                                       "datacenters",
+                                       "placement",
+                                       "schedule",
+                                       "warm_up_factor",
+                                       "microbatches",
+                                       "activation_limit",
+                                       NULL};
+    lhi_chain *c = &r->job->chain;
+    const lhi_node *node;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(read_preset(r, map));
+    LHI_TRY(
+        read_amount(r, map, "forward_ns", 1, LHI_MAX_TIME_NS, &c->forward_ns));
+    LHI_TRY(read_amount(r, map, "backward_ns", 1, LHI_MAX_TIME_NS,
+                        &c->backward_ns));
+    LHI_TRY(read_amount(r, map, "message_bits", 1, MAX_BITS, &c->bits));
+    r->job->weight_ns = c->backward_ns / 2;
+    if ((node = lhi_node_find(map, "weight_ns")) != NULL)
+        LHI_TRY(lhi_node_get_int(r->doc, node, 0, c->backward_ns, &r->job->weight_ns,
+                            r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "stages", &node, r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_STAGES, &c->stages, r->err));
+    r->job->devices = c->stages;
+    LHI_TRY(lhi_node_require(r->doc, map, "microbatches", &node, r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES, &c->microbatches,
+                        r->err));
+    c->warm_up_factor = 1;
+    if ((node = lhi_node_find(map, "warm_up_factor")) != NULL)
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor, r->err));
+    if ((node = lhi_node_find(map, "activation_limit")) != NULL)
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
+                            &r->job->activations, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "schedule", &node, r->err));
+    return lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule, r->err);
+}
+
+static lh_status read_plan(reader *r, const lhi_node *node)
+{
+    const char *path;
+    LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
+    lh_status status = lh_plan_read(path, &r->job->plan, r->err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+        return status;
+    }
+    const lh_plan *plan = r->job->plan;
+    const lh_layout *layout = &plan->best.layout;
+    /* Replicas run in lockstep and send together, unless they are outermost:
+     * then each has its own sites. */
+    double bits = 8.0 * (double)lh_cost_message_bytes(plan->job, layout);
+    if (layout->outermost != LH_OUTERMOST_DATA)
+        bits *= layout->data > 0 ? layout->data : 1;
+    if (!(bits >= 1 && bits <= (double)MAX_BITS))
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "messages of %.3g bits; at most 2^50 can be sent",
+                            bits);
+    r->job->chain.bits = (int64_t)bits;
+    return LH_OK;
+}
+
+static lh_status read_pipeline(reader *r, const lhi_node *node)
+{
+    const char *path;
+    LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
+    lh_status status = lh_pipeline_read(path, &r->job->pipeline, r->err);
+    if (status != LH_OK)
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+    return status;
+}
+
+static lh_status set_dimensions(reader *r, const lhi_node *node)
+{
+    const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
+    r->job->devices = lh_pipeline_n_devices(p);
+    r->job->chain.microbatches = lh_pipeline_n_microbatches(p);
+    if (r->job->devices > MAX_STAGES)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EUNSUPPORTED,
+                            "%" PRIu32 " devices; at most %d can be simulated",
+                            r->job->devices, MAX_STAGES);
+    return LH_OK;
+}
+
+/* Reads a job given by a file: a plan or a pipeline. */
+static lh_status read_file(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {
+        "name",         "plan",        "pipeline",
+        "message_bits", "datacenters", "placement",
+        "schedule",     "sites",       NULL};
+    const lhi_node *plan = lhi_node_find(map, "plan");
+    const lhi_node *pipeline = lhi_node_find(map, "pipeline"), *node;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    if (plan && pipeline)
+        return lhi_doc_fail(r->doc, pipeline, r->err, LH_EINPUT,
+                            "give a plan or a pipeline, not both");
+    if (plan)
+        LHI_TRY(read_plan(r, plan));
+    else
+        LHI_TRY(read_pipeline(r, pipeline));
+    node = lhi_node_find(map, "message_bits");
+    if (!node && pipeline)
+        LHI_TRY(lhi_node_require(r->doc, map, "message_bits", &node, r->err));
+    if (node)
+        LHI_TRY(lhi_node_get_int(r->doc, node, 1, MAX_BITS, &r->job->chain.bits,
+                            r->err));
+    node = lhi_node_find(map, "schedule");
+    if (!node && pipeline)
+        LHI_TRY(lhi_node_require(r->doc, map, "schedule", &node, r->err));
+    if (node)
+        LHI_TRY(
+            lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule, r->err));
+    return set_dimensions(r, plan ? plan : pipeline);
+}
+
+static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
+{
+    int64_t id;
+    LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT32_MAX, &id, r->err));
+    *out = lh_topology_find(r->s->topology, id);
+    if (*out == LH_NONE)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "the topology has no node %" PRId64, id);
+    return LH_OK;
+}
+
+static lh_status read_placement(reader *r, const lhi_node *list)
+{
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
+    if (list->n_items != r->job->devices)
+        return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                            "%" PRIu32 " nodes for %" PRIu32
+                            " stages; give one per stage",
+                            list->n_items, r->job->devices);
+    uint32_t *sites = LHI_NEW(r->s->mem, uint32_t, list->n_items), n = 0;
+    if (!sites)
+        return lhi_fail_nomem(r->err);
+    for (const lhi_node *node = list->first; node; node = node->next)
+        LHI_TRY(get_node(r, node, &sites[n++]));
+    r->job->placement = sites;
+    return LH_OK;
+}
+
+/* Reads sites: {west: 1, east: 9}, by the pipeline's site names. */
+static lh_status read_sites(reader *r, const lhi_node *map)
+{
+    const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
+    uint32_t n_sites = lh_pipeline_n_sites(p);
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    uint32_t *nodes = LHI_NEW(r->s->mem, uint32_t, n_sites + 1);
+    uint32_t *sites = LHI_NEW(r->s->mem, uint32_t, r->job->devices);
+    if (!nodes || !sites)
+        return lhi_fail_nomem(r->err);
+    for (uint32_t i = 0; i < n_sites; i++)
+        nodes[i] = LH_NONE;
+    for (const lhi_node *node = map->first; node; node = node->next) {
+        uint32_t i = 0;
+        while (i < n_sites &&
+               strcmp(lh_pipeline_site_name(p, i), node->key) != 0)
+            i++;
+        if (i == n_sites)
+            return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                                "the plan has no datacenter of this name");
+        LHI_TRY(get_node(r, node, &nodes[i]));
+    }
+    for (uint32_t d = 0; d < r->job->devices; d++) {
+        uint32_t site = lh_pipeline_device_site(p, d);
+        if (site == LH_NONE || nodes[site] == LH_NONE)
+            return lhi_doc_fail(
+                r->doc, map, r->err, LH_EINPUT,
+                "no node is given for datacenter '%.60s'",
+                site == LH_NONE ? "" : lh_pipeline_site_name(p, site));
+        sites[d] = nodes[site];
+    }
+    r->job->placement = sites;
+    return LH_OK;
+}
+
+static lh_status check_datacenters(reader *r, const lhi_node *node)
+{
+    uint32_t n = r->job->datacenters;
+    if (n > r->s->topology->n_nodes)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "%" PRIu32 " datacenters, and the topology has "
+                            "%" PRIu32 " nodes",
+                            n, r->s->topology->n_nodes);
+    if (n > r->job->devices)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "%" PRIu32 " datacenters for %" PRIu32
+                            " stages; each must have one",
+                            n, r->job->devices);
+    return LH_OK;
+}
+
+/* Default placement: each site of the plan gets its own node. */
+static lh_status keep_groups(reader *r, const lhi_node *node)
+{
+    const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
+    r->job->datacenters = p ? lh_pipeline_n_sites(p) : 0;
+    if (r->job->datacenters == 0)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "say where the stages are: placement: [node, ...] "
+                            "or datacenters: how many");
+    r->job->keep_groups = true;
+    return check_datacenters(r, node);
+}
+
+static lh_status read_location(reader *r, const lhi_node *map)
+{
+    const lhi_node *placement = lhi_node_find(map, "placement");
+    const lhi_node *sites = lhi_node_find(map, "sites");
+    const lhi_node *random = lhi_node_find(map, "datacenters");
+    const lhi_node *second = random && (placement || sites) ? random
+                             : placement && sites           ? sites
+                                                            : NULL;
+    if (second)
+        return lhi_doc_fail(r->doc, second, r->err, LH_EINPUT,
+                            "give one of placement, sites and datacenters");
+    if (placement)
+        return read_placement(r, placement);
+    if (sites)
+        return read_sites(r, sites);
+    if (!random)
+        return keep_groups(r, map);
+    LHI_TRY(lhi_node_get_u32(r->doc, random, 1, LHI_MAX_NODES, &r->job->datacenters,
+                        r->err));
+    return check_datacenters(r, random);
+}
+
+/* Checks that no sum of times in a run overflows. A message's time in one slot
+ * is below 2^42 ns, so its products with slots, hops and queue lengths fit 63
+ * bits. The sequential sum of all times in an iteration is below 2^60. */
+static lh_status check_size(reader *r, const lhi_node *node)
+{
+    const lhi_optical_job_spec *job = r->job;
+    const lhi_chain *chain = &job->chain;
+    const lh_pipeline *pipeline = job->pipeline ? job->pipeline
+                                  : job->plan   ? job->plan->pipeline
+                                                : NULL;
+    double chunks = pipeline ? lh_pipeline_n_chunks(pipeline) : chain->stages;
+    double ser = (double)chain->bits * 1000 / (double)r->s->slowest_mbps;
+    double pass = (double)chain->forward_ns + (double)chain->backward_ns;
+    if (ser > 0x1p42)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "a message takes %.3g s in one slot; at most "
+                            "4398 s are possible: give slots more Gbit/s",
+                            ser / 1e9);
+    if (chunks * chain->microbatches * (2 * ser + pass) > 0x1p60)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "all passes and messages one after the other take "
+                            "more than 36 years; use fewer microbatches");
+    return LH_OK;
+}
+
+lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
+                       lh_scenario *scenario, lhi_optical_job_spec *out, lh_error *err)
+{
+    reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
+    const lhi_node *node;
+    LHI_TRY(lhi_node_check_map(doc, map, err));
+    if (lhi_node_find(map, "plan") || lhi_node_find(map, "pipeline"))
+        LHI_TRY(read_file(&r, map));
+    else
+        LHI_TRY(read_chain(&r, map));
+    out->name = "";
+    if ((node = lhi_node_find(map, "name")) != NULL)
+        LHI_TRY(lhi_node_get_string(doc, node, &out->name, err));
+    out->name = lhi_arena_strdup(scenario->mem, out->name);
+    if (!out->name)
+        return lhi_fail_nomem(err);
+    LHI_TRY(read_location(&r, map));
+    return check_size(&r, map);
+}
+
+lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
+                            lh_scenario *scenario, lhi_optical_job_spec *out,
+                            lh_error *err)
+{
+    reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
+    if (node->kind == LHI_MAP)
+        return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                            "the name of a plan's file stands here; with more "
+                            "settings, write job: {plan: FILE, ...}");
+    out->name = "";
+    LHI_TRY(read_plan(&r, node));
+    LHI_TRY(set_dimensions(&r, node));
+    LHI_TRY(keep_groups(&r, node));
+    return check_size(&r, node);
+}

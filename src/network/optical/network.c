@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "network/optical/network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
+                           uint32_t slots, bool shared_fibre,
+                           const lhi_reach *reaches, uint32_t n_reaches,
+                           lhi_network **out, lh_error *err)
+{
+    lhi_network *n = calloc(1, sizeof *n);
+    if (!n)
+        return lhi_fail_nomem(err);
+    size_t n_pairs = (size_t)topology->n_nodes * topology->n_nodes;
+    n->topology = topology;
+    n->k = k;
+    n->slots = slots;
+    n->shared_fibre = shared_fibre;
+    n->n_reaches = n_reaches;
+    n->mem = lhi_arena_make(0);
+    n->scratch = lhi_arena_make(0);
+    n->pairs = malloc(n_pairs * sizeof *n->pairs);
+    lhi_reach *copy = n->mem ? LHI_NEW(n->mem, lhi_reach, n_reaches) : NULL;
+    if (!n->scratch || !n->pairs || !copy ||
+        pthread_mutex_init(&n->lock, NULL) != 0) {
+        free(n->pairs);
+        lhi_arena_free(n->scratch);
+        lhi_arena_free(n->mem);
+        free(n);
+        return lhi_fail_nomem(err);
+    }
+    memcpy(copy, reaches, n_reaches * sizeof *copy);
+    n->reaches = copy;
+    for (size_t i = 0; i < n_pairs; i++)
+        atomic_init(&n->pairs[i], NULL);
+    *out = n;
+    return LH_OK;
+}
+
+void lhi_network_free(lhi_network *network)
+{
+    if (!network)
+        return;
+    pthread_mutex_destroy(&network->lock);
+    lhi_arena_free(network->scratch);
+    lhi_arena_free(network->mem);
+    free(network->pairs);
+    free(network);
+}
+
+uint32_t lhi_network_n_fibres(const lhi_network *network)
+{
+    return network->topology->n_cables * (network->shared_fibre ? 1 : 2);
+}
+
+static uint32_t fibre_between(const lhi_network *n, uint32_t a, uint32_t b)
+{
+    const lh_topology *t = n->topology;
+    uint32_t w = t->first_way[a];
+    while (t->ways[w].node != b)
+        w++;
+    uint32_t cable = t->ways[w].cable;
+    return n->shared_fibre ? cable : 2 * cable + (t->cables[cable].a != a);
+}
+
+static int64_t slot_mbps(const lhi_network *n, int64_t km)
+{
+    uint32_t i = 0;
+    while (i + 1 < n->n_reaches && km > n->reaches[i].km)
+        i++;
+    return n->reaches[i].mbps;
+}
+
+static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
+{
+    lhi_node_route found[LHI_MAX_CANDIDATES];
+    lhi_mark mark = lhi_arena_mark(n->scratch);
+    uint32_t count = 0;
+    if (lhi_routes_find(n->topology, from, to, n->k, n->scratch, found,
+                        &count) != LH_OK) {
+        lhi_arena_rewind(n->scratch, mark);
+        return NULL;
+    }
+    lhi_paths *all = LHI_NEW(n->mem, lhi_paths, 1);
+    lhi_path *paths = LHI_NEW(n->mem, lhi_path, count);
+    bool ok = all && paths;
+    for (uint32_t i = 0; ok && i < count; i++) {
+        uint32_t hops = found[i].hops;
+        uint32_t *nodes = LHI_NEW(n->mem, uint32_t, hops + 1);
+        uint32_t *fibres = LHI_NEW(n->mem, uint32_t, hops);
+        ok = nodes && fibres;
+        if (!ok)
+            break;
+        memcpy(nodes, found[i].nodes, (hops + 1) * sizeof *nodes);
+        for (uint32_t h = 0; h < hops; h++)
+            fibres[h] = fibre_between(n, nodes[h], nodes[h + 1]);
+        paths[i] = (lhi_path){.km = found[i].km,
+                              .mbps = slot_mbps(n, found[i].km),
+                              .hops = hops,
+                              .index = i,
+                              .nodes = nodes,
+                              .fibres = fibres};
+    }
+    lhi_arena_rewind(n->scratch, mark);
+    if (!ok)
+        return NULL;
+    *all = (lhi_paths){.count = count, .paths = paths};
+    return all;
+}
+
+const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
+                                  uint32_t to)
+{
+    size_t at = (size_t)from * network->topology->n_nodes + to;
+    pthread_mutex_lock(&network->lock);
+    const lhi_paths *found =
+        atomic_load_explicit(&network->pairs[at], memory_order_relaxed);
+    if (!found) {
+        found = make_paths(network, from, to);
+        if (found)
+            atomic_store_explicit(&network->pairs[at], found,
+                                  memory_order_release);
+    }
+    pthread_mutex_unlock(&network->lock);
+    return found;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A topology's routing view: cables per node, and candidate paths between pairs
+ * of nodes, computed on first use. */
+#ifndef LHI_OPTICAL_NETWORK_H
+#define LHI_OPTICAL_NETWORK_H
+
+#include <longhaul/optical.h>
+
+#include "base/arena.h"
+#include "format/document/tree.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    LHI_MAX_NODES = 512,
+    LHI_MAX_CABLES = 8192,
+    LHI_MAX_KM = 100000,
+    LHI_MAX_CANDIDATES = 64,
+};
+
+/* A node's neighbour. */
+typedef struct lhi_network_neighbour {
+    uint32_t node, cable;
+} lhi_network_neighbour;
+
+/* A topology of nodes and cables. */
+struct lh_topology {
+    lhi_arena *mem;
+    const char *name;
+    uint32_t n_nodes, n_cables;
+    const int64_t *ids;       /* ascending */
+    const char *const *names; /* "" for none */
+    const lh_cable *cables;
+    const uint32_t *first_way;   /* [n_nodes + 1], into ways */
+    const lhi_network_neighbour *ways; /* by node, neighbours ascending */
+};
+
+/* Reads a topology from the map `map`. */
+lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
+                            lh_topology **out, lh_error *err);
+
+/* A slot's capacity on paths up to a length. */
+typedef struct lhi_reach {
+    int64_t km; /* INT64_MAX: any */
+    int64_t mbps;
+} lhi_reach;
+
+/* A candidate path with its fibres. */
+typedef struct lhi_path {
+    int64_t km;
+    int64_t mbps; /* per slot */
+    uint32_t hops;
+    uint32_t index;         /* among the candidates of its pair */
+    const uint32_t *nodes;  /* [hops + 1] */
+    const uint32_t *fibres; /* [hops] */
+} lhi_path;
+
+/* Candidate paths between two nodes. */
+typedef struct lhi_paths {
+    uint32_t count;
+    const lhi_path *paths;
+} lhi_paths;
+
+/* The network. Threads share it; paths are computed once, under the lock. */
+typedef struct lhi_network {
+    const lh_topology *topology;
+    uint32_t k, slots;
+    bool shared_fibre;
+    uint32_t n_reaches; /* ascending; the last covers any length */
+    const lhi_reach *reaches;
+    lhi_arena *mem, *scratch;
+    pthread_mutex_t lock;
+    _Atomic(const lhi_paths *) *pairs; /* [from * n_nodes + to] */
+} lhi_network;
+
+/* Builds a network; borrows the topology and copies the reaches. */
+lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
+                           uint32_t slots, bool shared_fibre,
+                           const lhi_reach *reaches, uint32_t n_reaches,
+                           lhi_network **out, lh_error *err);
+void lhi_network_free(lhi_network *network); /* accepts NULL */
+
+/* Counts fibres: one per cable if shared, else one per direction. */
+uint32_t lhi_network_n_fibres(const lhi_network *network);
+
+/* Returns the candidates between two different nodes, at least one; NULL on
+ * allocation failure. */
+const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
+                                  uint32_t to);
+/* Returns a pair's candidates without locking if they are known already. */
+static inline const lhi_paths *lhi_network_paths(lhi_network *network,
+                                                 uint32_t from, uint32_t to)
+{
+    size_t at = (size_t)from * network->topology->n_nodes + to;
+    const lhi_paths *found =
+        atomic_load_explicit(&network->pairs[at], memory_order_acquire);
+    return found ? found : lhi_network_compute_paths(network, from, to);
+}
+
+/* A route without fibres assigned. */
+typedef struct lhi_node_route {
+    int64_t km;
+    uint32_t hops;
+    uint32_t *nodes; /* [hops + 1] */
+} lhi_node_route;
+
+/* Finds up to k routes, best first; allocated in `mem`. `out` needs capacity k.
+ * LH_ENOMEM. */
+lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
+                          uint32_t to, uint32_t k, lhi_arena *mem,
+                          lhi_node_route *out, uint32_t *count);
+
+/* Computes shortest distances from one node; INT64_MAX if unreachable.
+ * LH_ENOMEM. */
+lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
+                        int64_t *km);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs all policies with all seeds on all processors. */
+#include "network/optical/scenario.h"
+
+#include "base/options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The result with its memory. */
+typedef struct result {
+    lhi_arena *mem;
+    lh_optical optical;
+    lh_optical_policy *policies;
+} result;
+
+/* State shared by the threads. */
+typedef struct work {
+    const lh_scenario *s;
+    const lh_optical_options *options;
+    result *result;
+    uint32_t total;
+    atomic_uint next;
+    atomic_bool stop;
+    pthread_mutex_t lock;  /* protects the fields below */
+    uint32_t done, failed; /* failed: first failed run's index */
+    lh_status status;
+    lh_error err;
+} shared_work;
+
+/* Returns run number `i` over all policies and seeds. */
+static lh_optical_run *run_at(const shared_work *w, uint32_t i)
+{
+    const lh_optical_policy *p = &w->result->policies[0];
+    return (lh_optical_run *)&w->result->policies[i / p->n_runs]
+        .runs[i % p->n_runs];
+}
+
+/* Computes one job's statistics in a run. */
+static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
+                   const lhi_program *program, const lhi_optical_job_output *out)
+{
+    double total = 0, bubble = 0, requested = 0, refused = 0;
+    uint32_t n = job->n_iterations - 1;
+    double busy = (double)program->busy_ns / program->n_devices;
+    job->blocked = out->refused[0];
+    for (uint32_t i = 1; i <= n; i++) {
+        double ns = (double)out->iteration_ns[i];
+        total += ns;
+        bubble += ns > 0 ? 1 - busy / ns : 0;
+        requested += out->requested[i];
+        refused += out->refused[i];
+        job->blocked += out->refused[i];
+    }
+    /* Policies that reorder passes at run time have another bound. */
+    job->bound_ns = program->after_ns +
+                    (policy->fill_idle ? program->busiest_ns : program->bound_ns);
+    job->iteration_s = total / n / 1e9;
+    job->bubble_ratio = bubble / n;
+    job->blocking_probability = requested > 0 ? refused / requested : 0;
+    job->slots_held = total > 0 ? out->held_ns / total : 0;
+}
+
+static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
+{
+    const lh_scenario *s = w->s;
+    lh_optical_run *run = run_at(w, i);
+    const lhi_policy *policy = &s->policies[i / w->result->policies[0].n_runs];
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_optical_run_job *jobs = mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
+    lhi_optical_job_output *outs =
+        mem ? LHI_NEW(mem, lhi_optical_job_output, s->n_jobs) : NULL;
+    lh_status status = jobs && outs
+                           ? lhi_scenario_prepare_jobs(s, policy, run->seed, mem, jobs, err)
+                           : lhi_fail_nomem(err);
+    lhi_optical_run_output out = {.jobs = outs};
+    for (uint32_t j = 0; status == LH_OK && j < s->n_jobs; j++) {
+        const lh_optical_job *job = &run->jobs[j];
+        memcpy((uint32_t *)job->sites, jobs[j].sites,
+               job->n_devices * sizeof *job->sites);
+        outs[j] =
+            (lhi_optical_job_output){.iteration_ns = (int64_t *)job->iteration_ns,
+                                 .labels = (uint32_t *)job->labels,
+                                 .requested = (uint32_t *)job->requested,
+                                 .refused = (uint32_t *)job->refused};
+    }
+    if (status == LH_OK) {
+        lhi_optical_run_input in = {.network = s->network,
+                            .policy = policy,
+                            .background = &s->background,
+                            .jobs = jobs,
+                            .n_jobs = s->n_jobs,
+                            .retry_ns = s->retry_ns,
+                            .iterations = s->iterations,
+                            .seed = run->seed};
+        status = lhi_optical_simulate(&in, &out, err);
+    }
+    if (status == LH_OK) {
+        run->background = out.background;
+        run->background_refused = out.background_refused;
+        for (uint32_t j = 0; j < s->n_jobs; j++)
+            summarise_job((lh_optical_job *)&run->jobs[j], policy, jobs[j].program,
+                   &outs[j]);
+    }
+    lhi_arena_free(mem);
+    return status;
+}
+
+static void *worker_thread(void *context)
+{
+    shared_work *w = context;
+    for (;;) {
+        uint32_t i = atomic_fetch_add(&w->next, 1);
+        if (i >= w->total || atomic_load(&w->stop))
+            return NULL;
+        lh_error err = {0};
+        lh_status status = run_one(w, i, &err);
+        pthread_mutex_lock(&w->lock);
+        w->done++;
+        /* Runs start in order, so the first one that fails always runs. */
+        if (status != LH_OK && (w->status == LH_OK || i < w->failed)) {
+            w->status = status;
+            w->failed = i;
+            w->err = err;
+        }
+        if (status == LH_OK && w->status == LH_OK && w->options->progress &&
+            w->options->progress(w->options->context, w->done, w->total)) {
+            w->failed = w->total;
+            w->status = lhi_fail(&w->err, LH_ECANCELED, "stopped");
+        }
+        if (w->status != LH_OK)
+            atomic_store(&w->stop, true);
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+static lh_status run_threads(shared_work *w, lh_error *err)
+{
+    enum { MOST = 256 };
+    pthread_t threads[MOST];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t n = w->options->threads, started = 0;
+    if (n == 0)
+        n = processors > 0 && processors < MOST ? (uint32_t)processors : 1;
+    if (n > w->total)
+        n = w->total;
+    if (n > MOST)
+        n = MOST;
+    if (pthread_mutex_init(&w->lock, NULL) != 0)
+        return lhi_fail_nomem(err);
+    /* The calling thread works too; it runs everything if no thread starts. */
+    while (started + 1 < n &&
+           pthread_create(&threads[started], NULL, worker_thread, w) == 0)
+        started++;
+    worker_thread(w);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&w->lock);
+    if (w->status != LH_OK && err)
+        *err = w->err;
+    return w->status;
+}
+
+/* --- result ----------------------------------------------------------------
+ */
+
+static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
+{
+    lh_optical_job *jobs = LHI_NEW(mem, lh_optical_job, s->n_jobs);
+    uint32_t n = s->iterations + 1;
+    for (uint32_t j = 0; jobs && j < s->n_jobs; j++) {
+        lh_optical_job *job = &jobs[j];
+        *job = (lh_optical_job){.n_devices = s->jobs[j].devices,
+                                .sites =
+                                    LHI_NEW(mem, uint32_t, s->jobs[j].devices),
+                                .n_iterations = n,
+                                .iteration_ns = LHI_NEW(mem, int64_t, n),
+                                .labels = LHI_NEW(mem, uint32_t, n),
+                                .requested = LHI_NEW(mem, uint32_t, n),
+                                .refused = LHI_NEW(mem, uint32_t, n)};
+        if (!job->sites || !job->iteration_ns || !job->labels ||
+            !job->requested || !job->refused)
+            return NULL;
+    }
+    return jobs;
+}
+
+static lh_status make_result(const lh_scenario *s,
+                             const lh_optical_options *options, result **out,
+                             lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    result *r = mem ? LHI_NEW(mem, result, 1) : NULL;
+    bool ok = r != NULL;
+    uint32_t n_runs = options->n_seeds ? options->n_seeds : s->n_seeds;
+    const uint64_t *seeds = options->n_seeds ? options->seeds : s->seeds;
+    if (ok) {
+        r->mem = mem;
+        r->policies = LHI_NEW(mem, lh_optical_policy, s->n_policies);
+        r->optical.n_policies = s->n_policies;
+        r->optical.policies = r->policies;
+        ok = r->policies != NULL;
+    }
+    for (uint32_t p = 0; ok && p < s->n_policies; p++) {
+        lh_optical_run *runs = LHI_NEW(mem, lh_optical_run, n_runs);
+        const char *name = lhi_arena_strdup(mem, s->policies[p].name);
+        ok = runs && name;
+        for (uint32_t i = 0; ok && i < n_runs; i++) {
+            runs[i] = (lh_optical_run){.seed = seeds[i],
+                                       .n_jobs = s->n_jobs,
+                                       .jobs = make_jobs(s, mem)};
+            ok = runs[i].jobs != NULL;
+        }
+        r->policies[p] =
+            (lh_optical_policy){.name = name,
+                                .assignment = s->policies[p].assignment,
+                                .n_runs = n_runs,
+                                .runs = runs};
+    }
+    if (!ok) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    *out = r;
+    return LH_OK;
+}
+
+/* Computes the mean and standard deviation over seeds of the field at offset
+ * `at`, averaged over jobs. */
+static double average_over_seeds(const lh_optical_policy *p, size_t at, double *sd)
+{
+    double sum = 0, squares = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < p->n_runs; i++) {
+            const lh_optical_run *run = &p->runs[i];
+            double value = 0;
+            for (uint32_t j = 0; j < run->n_jobs; j++)
+                value += *(
+                    const double *)(const void *)((const char *)&run->jobs[j] +
+                                                  at);
+            value /= run->n_jobs;
+            double off = value - sum / p->n_runs;
+            if (pass == 0)
+                sum += value;
+            else
+                squares += off * off;
+        }
+    if (sd)
+        *sd = sqrt(squares / p->n_runs);
+    return sum / p->n_runs;
+}
+
+static void average(lh_optical_policy *p)
+{
+    p->iteration_s = average_over_seeds(p, offsetof(lh_optical_job, iteration_s),
+                                &p->iteration_s_sd);
+    p->bubble_ratio = average_over_seeds(p, offsetof(lh_optical_job, bubble_ratio),
+                                 &p->bubble_ratio_sd);
+    p->blocking_probability =
+        average_over_seeds(p, offsetof(lh_optical_job, blocking_probability),
+                   &p->blocking_probability_sd);
+    p->slots_held = average_over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
+    for (uint32_t i = 0; i < p->n_runs; i++) {
+        const lh_optical_run *run = &p->runs[i];
+        double bound = 0;
+        for (uint32_t j = 0; j < run->n_jobs; j++)
+            bound += (double)run->jobs[j].bound_ns / 1e9;
+        p->bound_s += bound / run->n_jobs / p->n_runs;
+        if (run->background > 0)
+            p->collateral += (double)run->background_refused /
+                             (double)run->background / p->n_runs;
+    }
+}
+
+lh_status lh_optical_run_all(const lh_scenario *scenario,
+                             const lh_optical_options *options,
+                             lh_optical **out, lh_error *err)
+{
+    lh_optical_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_optical_options, &o, options, err));
+    shared_work w = {.s = scenario, .options = &o};
+    LHI_TRY(make_result(scenario, w.options, &w.result, err));
+    w.total = scenario->n_policies * w.result->policies[0].n_runs;
+    atomic_init(&w.next, 0);
+    atomic_init(&w.stop, false);
+    lh_status status = run_threads(&w, err);
+    if (status != LH_OK) {
+        lhi_arena_free(w.result->mem);
+        return status;
+    }
+    for (uint32_t p = 0; p < scenario->n_policies; p++)
+        average(&w.result->policies[p]);
+    *out = &w.result->optical;
+    return LH_OK;
+}
+
+void lh_optical_free(lh_optical *optical)
+{
+    if (!optical)
+        return;
+    result *r = (result *)(void *)((char *)optical - offsetof(result, optical));
+    lhi_arena_free(r->mem);
+}

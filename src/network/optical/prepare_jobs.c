@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds placed jobs with a pass order from a scenario and a seed. */
+#include "network/optical/device_placement.h"
+#include "network/optical/scenario.h"
+
+#include <longhaul/methods.h>
+
+#include <string.h>
+
+/* Places each pipeline site on its own node. */
+static lh_status place_groups(const lhi_optical_job_spec *job, lhi_random *random,
+                              uint32_t n_nodes, lhi_arena *mem, uint32_t *sites,
+                              lh_error *err)
+{
+    const lh_pipeline *p = lhi_optical_job_pipeline(job);
+    uint32_t *nodes = LHI_NEW(mem, uint32_t, job->datacenters);
+    if (!nodes)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
+                             job->datacenters, nodes, err));
+    for (uint32_t d = 0; d < job->devices; d++) {
+        uint32_t site = lh_pipeline_device_site(p, d);
+        sites[d] = nodes[site == LH_NONE ? 0 : site];
+    }
+    return LH_OK;
+}
+
+static lh_status place_devices(const lh_scenario *s, const lhi_optical_job_spec *job,
+                       const lhi_policy *policy, lhi_random *random,
+                       lhi_arena *mem, uint32_t *sites, lh_error *err)
+{
+    uint32_t n_nodes = s->topology->n_nodes;
+    if (job->placement)
+        memcpy(sites, job->placement, job->devices * sizeof *sites);
+    else if (job->keep_groups)
+        LHI_TRY(place_groups(job, random, n_nodes, mem, sites, err));
+    else
+        LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
+                                 job->devices, sites, err));
+    if (policy->stage_order)
+        LHI_TRY(lhi_device_placement_order(s->topology, sites, job->devices, err));
+    return LH_OK;
+}
+
+/* --- pipelines with the links of this network --------------------------------
+ */
+
+/* A pipeline's links. */
+typedef struct links {
+    lh_link *items;
+    uint32_t count;
+} links;
+
+/* Adds links in both directions between two devices on different nodes. */
+static lh_status add_links(const lh_scenario *s, const lhi_optical_job_spec *job,
+                           const lhi_policy *policy, const uint32_t *sites,
+                           uint32_t a, uint32_t b, links *out, lh_error *err)
+{
+    if (a == b || sites[a] == sites[b])
+        return LH_OK;
+    const lhi_paths *paths = lhi_network_paths(s->network, sites[a], sites[b]);
+    if (!paths)
+        return lhi_fail_nomem(err);
+    const lhi_path *best = &paths->paths[0];
+    bool sized =
+        policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL;
+    uint32_t slots = policy->request_slots * (sized ? 4 : 1);
+    lh_link link = {.from = a,
+                    .to = b,
+                    .latency_ns = best->km * LHI_NS_PER_KM,
+                    .transfer_ns =
+                        lhi_serialisation_ns(job->chain.bits, best->mbps, slots)};
+    out->items[out->count++] = link;
+    link.from = b;
+    link.to = a;
+    out->items[out->count++] = link;
+    return LH_OK;
+}
+
+static lh_status make_links(const lh_scenario *s, const lhi_optical_job_spec *job,
+                            const lhi_policy *policy, const uint32_t *sites,
+                            lhi_arena *mem, links *out, lh_error *err)
+{
+    const lh_pipeline *base = lhi_optical_job_pipeline(job);
+    uint32_t n = job->devices, n_own = base ? lh_pipeline_n_links(base) : 0;
+    *out = (links){.items = LHI_NEW(mem, lh_link, 2 * (size_t)n + n_own)};
+    if (!out->items)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_own; i++) {
+        const lh_link *own = lh_pipeline_link(base, i);
+        uint32_t site = lh_pipeline_device_site(base, own->from);
+        if (site != LH_NONE && site == lh_pipeline_device_site(base, own->to) &&
+            sites[own->from] == sites[own->to])
+            out->items[out->count++] = *own;
+    }
+    for (uint32_t d = 0; d + 1 < n; d++)
+        LHI_TRY(add_links(s, job, policy, sites, d, d + 1, out, err));
+    if (n > 2)
+        LHI_TRY(add_links(s, job, policy, sites, n - 1, 0, out, err));
+    return LH_OK;
+}
+
+/* Builds a chain's chunks: one per device (UD), two in a V (Wave), or two in a
+ * Loop. */
+static lh_status chain_chunks(const lhi_optical_job_spec *job, lh_placement placement,
+                              lhi_arena *mem, lh_pipeline_desc *desc,
+                              lh_error *err)
+{
+    uint32_t n = job->devices, each = placement == LH_PLACEMENT_UD ? 1 : 2;
+    lh_chunk *chunks = LHI_NEW(mem, lh_chunk, (size_t)n * each);
+    if (!chunks)
+        return lhi_fail_nomem(err);
+    int64_t f = job->chain.forward_ns, w = job->weight_ns;
+    int64_t d = job->chain.backward_ns - w;
+    for (uint32_t c = 0; c < n * each; c++) {
+        bool back = c >= n;
+        chunks[c] = (lh_chunk){.device = !back ? c
+                                         : placement == LH_PLACEMENT_WAVE
+                                             ? 2 * n - 1 - c
+                                             : c - n,
+                               /* The parts add up to the total despite
+                                * rounding. */
+                               .f_ns = each == 1 ? f
+                                       : back    ? f - f / 2
+                                                 : f / 2,
+                               .d_ns = each == 1 ? d
+                                       : back    ? d - d / 2
+                                                 : d / 2,
+                               .w_ns = each == 1 ? w
+                                       : back    ? w - w / 2
+                                                 : w / 2,
+                               .mem_f = 1,
+                               .mem_w = -1};
+    }
+    int64_t *limits = LHI_NEW(mem, int64_t, n);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        limits[i] = (int64_t)job->activations * each;
+    desc->memory_limits = job->activations > 0 ? limits : NULL;
+    desc->n_chunks = n * each;
+    desc->chunks = chunks;
+    return LH_OK;
+}
+
+static lh_status order_passes(const lh_pipeline *pipeline,
+                              const lhi_optical_job_spec *job, const char *method,
+                              lhi_arena *mem, lhi_program *out, lh_error *err)
+{
+    lh_schedule *schedule = NULL;
+    LHI_TRY(lh_method_run(method, pipeline, NULL, &schedule, NULL, err));
+    lh_status status = lhi_program_build_schedule(pipeline, schedule, job->chain.bits,
+                                            mem, out, err);
+    lh_schedule_free(schedule);
+    return status;
+}
+
+/* Runs a method for this network: shortest-route latencies, transfer times with
+ * the slots that the policy is likely to assign. */
+static lh_status run_method(const lh_scenario *s, const lhi_optical_job_spec *job,
+                            const lhi_policy *policy, const uint32_t *sites,
+                            const char *method, lhi_arena *mem,
+                            lhi_program *out, lh_error *err)
+{
+    static const lh_placement placements[] = {
+        LH_PLACEMENT_UD, LH_PLACEMENT_WAVE, LH_PLACEMENT_LOOP};
+    const lh_pipeline *base = lhi_optical_job_pipeline(job);
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = job->devices,
+                             .n_microbatches = job->chain.microbatches};
+    links between;
+    LHI_TRY(make_links(s, job, policy, sites, mem, &between, err));
+    lh_status status = LH_EUNSUPPORTED;
+    for (uint32_t i = 0; status == LH_EUNSUPPORTED && i < (base ? 1 : 3); i++) {
+        if (base)
+            LHI_TRY(lh_pipeline_describe(base, &desc, err));
+        else
+            LHI_TRY(chain_chunks(job, placements[i], mem, &desc, err));
+        desc.n_links = between.count;
+        desc.links = between.items;
+        lh_pipeline *pipeline;
+        LHI_TRY(lh_pipeline_make(&desc, &pipeline, err));
+        status = order_passes(pipeline, job, method, mem, out, err);
+        lh_pipeline_free(pipeline);
+    }
+    return status;
+}
+
+static lh_status order(const lh_scenario *s, const lhi_optical_job_spec *job,
+                       const lhi_policy *policy, const uint32_t *sites,
+                       lhi_arena *mem, lhi_program *out, lh_error *err)
+{
+    const char *method = policy->schedule ? policy->schedule : job->schedule;
+    const lh_pipeline *pipeline = lhi_optical_job_pipeline(job);
+    lhi_chain chain = job->chain;
+    lh_status status;
+    if (!pipeline && lhi_program_order_parse(method, &chain.order)) {
+        if (policy->warm_up_factor > 0)
+            chain.warm_up_factor = policy->warm_up_factor;
+        return lhi_program_build_chain(&chain, mem, out, err);
+    }
+    if (method)
+        status = run_method(s, job, policy, sites, method, mem, out, err);
+    else
+        status = lhi_program_build_schedule(pipeline, job->plan->schedule, chain.bits,
+                                      mem, out, err);
+    if (status != LH_OK)
+        return status;
+    out->pipeline = pipeline;
+    if (job->plan)
+        out->after_ns =
+            job->plan->best.optimizer_ns + job->plan->best.overhead_ns;
+    return LH_OK;
+}
+
+lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario, const lhi_policy *policy,
+                      uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
+                      lh_error *err)
+{
+    /* One generator places the jobs in sequence. */
+    lhi_random random = {.state = seed};
+    for (uint32_t i = 0; i < scenario->n_jobs; i++) {
+        const lhi_optical_job_spec *job = &scenario->jobs[i];
+        uint32_t *sites = LHI_NEW(mem, uint32_t, job->devices);
+        lhi_program *program = LHI_NEW(mem, lhi_program, 1);
+        if (!sites || !program)
+            return lhi_fail_nomem(err);
+        LHI_TRY(place_devices(scenario, job, policy, &random, mem, sites, err));
+        LHI_TRY(order(scenario, job, policy, sites, mem, program, err));
+        jobs[i] = (lhi_optical_run_job){.program = program, .sites = sites};
+    }
+    return LH_OK;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tasks of a job's devices in one iteration: passes in order, and the
+ * messages between them. */
+#ifndef LHI_PROGRAM_H
+#define LHI_PROGRAM_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "schedule/pipeline/pipeline_internal.h"
+
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+
+/* A pass with its message. */
+typedef struct lhi_task {
+    int64_t duration_ns;
+    int64_t bits; /* for its output message */
+    uint32_t device;
+    /* task on another device whose message it needs; LH_NONE */
+    uint32_t producer;
+    /* task on another device that needs its message; LH_NONE */
+    uint32_t consumer;
+    uint32_t after;    /* W: the D on this device that it needs; LH_NONE */
+    uint32_t port;     /* send port: device * 2 + (0 F, 1 gradient) */
+    lh_pass pass;
+} lhi_task;
+
+/* A job's tasks in one iteration. */
+typedef struct lhi_program {
+    uint32_t n_devices, n_tasks;
+    const lhi_task *tasks; /* by device, then in order */
+    const uint32_t *first; /* [n_devices + 1], into tasks */
+    int64_t bound_ns;      /* iteration time with instantaneous messages */
+    int64_t busy_ns;       /* total pass time */
+    int64_t busiest_ns;      /* the busiest device's pass time */
+    int64_t max_bits;
+    uint32_t max_pair_messages;    /* most messages between two devices */
+    lh_receives receives; /* when they are posted */
+    /* The passes' source; provides links within a site and the data-parallel
+     * communication. NULL: neither exists. */
+    const lh_pipeline *pipeline;
+    int64_t after_ns; /* added after every iteration */
+    /* Messages from device a to device b: [a * n_devices + b]. */
+    const uint32_t *edges;
+} lhi_program;
+
+/* Pass orders on a chain. */
+typedef enum lhi_program_order {
+    LHI_GPIPE,
+    LHI_1F1B,
+} lhi_program_order;
+
+/* A chain with equal stages, one chunk per device. */
+typedef struct lhi_chain {
+    uint32_t stages, microbatches;
+    int64_t forward_ns, backward_ns, bits;
+    lhi_program_order order;
+    uint32_t warm_up_factor; /* 1F1B warm-up forwards; 1: p-1-s on stage s */
+} lhi_chain;
+
+/* Returns the link of a task's message if both ends are on one pipeline site;
+ * NULL: it arrives at once. */
+const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
+
+/* Builds a chain's program. */
+lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
+                            lhi_program *out, lh_error *err);
+/* Builds a schedule's program. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule does
+ * not fit the pipeline. */
+lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
+                               const lh_schedule *schedule, int64_t bits,
+                               lhi_arena *mem, lhi_program *out, lh_error *err);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The k shortest loop-free routes: Yen, "Finding the k shortest loopless paths
+ * in a network", Management Science 17(11), 1971. Routes are ordered by (km,
+ * hops, nodes element by element). Each restricted problem is therefore solved
+ * for the least route in that order: first the distances (km, hops) to the
+ * destination, then a walk that always takes the lowest node that preserves
+ * them. Cables have at least 1 km, so the walk has no cycle. */
+#include "base/heap.h"
+#include "network/optical/network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Search state. */
+typedef struct timeline_index {
+    const lh_topology *t;
+    uint32_t to;
+    int64_t *km; /* to the destination; INT64_MAX: unreachable */
+    uint32_t *hops;
+    bool *closed;       /* nodes on the root path */
+    bool *closed_first; /* the spur node's excluded successors */
+    lhi_heap heap;
+} finder;
+
+/* Computes distances to `root` over nodes that are not closed (Dijkstra). */
+static bool compute_distances(finder *f, uint32_t root)
+{
+    const lh_topology *t = f->t;
+    for (uint32_t n = 0; n < t->n_nodes; n++)
+        f->km[n] = INT64_MAX;
+    f->km[root] = 0;
+    f->hops[root] = 0;
+    lhi_event e = {.payload = root};
+    if (!lhi_heap_push(&f->heap, e))
+        return false;
+    while (lhi_heap_pop(&f->heap, &e)) {
+        uint32_t n = (uint32_t)e.payload;
+        if (e.time_ns != f->km[n] || e.rank != f->hops[n])
+            continue; /* outdated: a shorter route was found since */
+        for (uint32_t w = t->first_way[n]; w < t->first_way[n + 1]; w++) {
+            uint32_t m = t->ways[w].node;
+            int64_t km = f->km[n] + t->cables[t->ways[w].cable].km;
+            uint32_t hops = f->hops[n] + 1;
+            if (f->closed[m] || km > f->km[m] ||
+                (km == f->km[m] && hops >= f->hops[m]))
+                continue;
+            f->km[m] = km;
+            f->hops[m] = hops;
+            lhi_event next = {.time_ns = km, .rank = hops, .payload = m};
+            if (!lhi_heap_push(&f->heap, next))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Returns the lowest next node on the least route from n; LH_NONE if there is
+ * none. */
+static uint32_t next_node(const finder *f, uint32_t n, bool first,
+                          int64_t *step_km)
+{
+    const lh_topology *t = f->t;
+    uint32_t best = LH_NONE;
+    int64_t best_km = INT64_MAX;
+    for (uint32_t w = t->first_way[n]; w < t->first_way[n + 1]; w++) {
+        uint32_t m = t->ways[w].node;
+        if (f->closed[m] || f->km[m] == INT64_MAX ||
+            (first && f->closed_first[m]))
+            continue;
+        int64_t step = t->cables[t->ways[w].cable].km;
+        int64_t km = f->km[m] + step;
+        if (km < best_km || (km == best_km && f->hops[m] < f->hops[best])) {
+            best = m;
+            best_km = km;
+            *step_km = step;
+        }
+    }
+    return best;
+}
+
+static int compare(const lhi_node_route *a, const lhi_node_route *b)
+{
+    if (a->km != b->km)
+        return a->km < b->km ? -1 : 1;
+    if (a->hops != b->hops)
+        return a->hops < b->hops ? -1 : 1;
+    for (uint32_t i = 0; i <= a->hops; i++)
+        if (a->nodes[i] != b->nodes[i])
+            return a->nodes[i] < b->nodes[i] ? -1 : 1;
+    return 0;
+}
+
+/* Finds the least route that begins with root[0..spur] and does not continue as
+ * any route in `found` with the same root. out->nodes is NULL if there is none.
+ */
+static lh_status find_spur_route(finder *f, const lhi_node_route *root, uint32_t spur,
+                        int64_t root_km, const lhi_node_route *found,
+                        uint32_t n_found, lhi_arena *mem, lhi_node_route *out)
+{
+    uint32_t n_nodes = f->t->n_nodes;
+    memset(f->closed, 0, n_nodes * sizeof *f->closed);
+    memset(f->closed_first, 0, n_nodes * sizeof *f->closed_first);
+    for (uint32_t i = 0; i <= spur; i++)
+        f->closed[root->nodes[i]] = true;
+    for (uint32_t i = 0; i < n_found; i++)
+        if (found[i].hops > spur &&
+            memcmp(found[i].nodes, root->nodes,
+                   (spur + 1) * sizeof *root->nodes) == 0)
+            f->closed_first[found[i].nodes[spur + 1]] = true;
+    *out = (lhi_node_route){.km = root_km};
+    if (!compute_distances(f, f->to))
+        return LH_ENOMEM;
+    int64_t step = 0;
+    if (next_node(f, root->nodes[spur], true, &step) == LH_NONE)
+        return LH_OK;
+    uint32_t *nodes = LHI_NEW(mem, uint32_t, n_nodes);
+    if (!nodes)
+        return LH_ENOMEM;
+    memcpy(nodes, root->nodes, (spur + 1) * sizeof *nodes);
+    out->hops = spur;
+    while (nodes[out->hops] != f->to) {
+        nodes[out->hops + 1] =
+            next_node(f, nodes[out->hops], out->hops == spur, &step);
+        out->km += step;
+        out->hops++;
+    }
+    out->nodes = nodes;
+    return LH_OK;
+}
+
+static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
+{
+    uint32_t w = t->first_way[a];
+    while (t->ways[w].node != b)
+        w++;
+    return t->cables[t->ways[w].cable].km;
+}
+
+/* Candidate routes, not yet selected. */
+typedef struct route_pool {
+    lhi_node_route *items;
+    uint32_t count, room;
+} route_pool;
+
+static bool pool_add(route_pool *p, const lhi_node_route *route)
+{
+    for (uint32_t i = 0; i < p->count; i++)
+        if (compare(&p->items[i], route) == 0)
+            return true;
+    if (p->count == p->room) {
+        uint32_t room = p->room ? p->room * 2 : 32;
+        lhi_node_route *items = realloc(p->items, room * sizeof *items);
+        if (!items)
+            return false;
+        p->items = items;
+        p->room = room;
+    }
+    p->items[p->count++] = *route;
+    return true;
+}
+
+static lhi_node_route pool_take_least(route_pool *p)
+{
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < p->count; i++)
+        if (compare(&p->items[i], &p->items[least]) < 0)
+            least = i;
+    lhi_node_route route = p->items[least];
+    p->items[least] = p->items[--p->count];
+    return route;
+}
+
+static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
+                        route_pool *waiting, lhi_node_route *out, uint32_t *count)
+{
+    lhi_node_route begin = {.nodes = &from}, route;
+    *count = 0;
+    LHI_TRY(find_spur_route(f, &begin, 0, 0, NULL, 0, mem, &route));
+    while (route.nodes) {
+        out[(*count)++] = route;
+        if (*count == k)
+            break;
+        int64_t root_km = 0;
+        for (uint32_t spur = 0; spur < route.hops; spur++) {
+            lhi_node_route other;
+            LHI_TRY(find_spur_route(f, &route, spur, root_km, out, *count, mem, &other));
+            if (other.nodes && !pool_add(waiting, &other))
+                return LH_ENOMEM;
+            root_km += cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
+        }
+        route.nodes = NULL;
+        if (waiting->count > 0)
+            route = pool_take_least(waiting);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
+                          uint32_t to, uint32_t k, lhi_arena *mem,
+                          lhi_node_route *out, uint32_t *count)
+{
+    uint32_t n = topology->n_nodes;
+    finder f = {
+        .t = topology,
+        .to = to,
+        .km = LHI_NEW(mem, int64_t, n),
+        .hops = LHI_NEW(mem, uint32_t, n),
+        .closed = LHI_NEW(mem, bool, n),
+        .closed_first = LHI_NEW(mem, bool, n),
+    };
+    route_pool waiting = {0};
+    lh_status status = LH_ENOMEM;
+    if (f.km && f.hops && f.closed && f.closed_first)
+        status = search(&f, from, k, mem, &waiting, out, count);
+    free(waiting.items);
+    lhi_heap_fini(&f.heap);
+    return status;
+}
+
+lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from, int64_t *km)
+{
+    uint32_t n = topology->n_nodes;
+    finder f = {
+        .t = topology,
+        .km = km,
+        .hops = calloc(n, sizeof *f.hops),
+        .closed = calloc(n, sizeof *f.closed),
+    };
+    bool ok = f.hops && f.closed && compute_distances(&f, from);
+    free(f.hops);
+    free(f.closed);
+    lhi_heap_fini(&f.heap);
+    return ok ? LH_OK : LH_ENOMEM;
+}
+
+lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
+                             uint32_t to, uint32_t k, lh_route **out,
+                             uint32_t *n_routes, lh_error *err)
+{
+    if (from >= topology->n_nodes || to >= topology->n_nodes || from == to)
+        return lhi_fail(err, LH_EINVAL, "routes need two different nodes");
+    if (k < 1 || k > LHI_MAX_CANDIDATES)
+        return lhi_fail(err, LH_EINVAL, "1 to %d routes can be asked for",
+                        LHI_MAX_CANDIDATES);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_node_route found[LHI_MAX_CANDIDATES];
+    uint32_t n = 0;
+    if (!mem ||
+        lhi_routes_find(topology, from, to, k, mem, found, &n) != LH_OK) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    size_t n_nodes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_nodes += found[i].hops + 1;
+    lh_route *routes = malloc(n * sizeof *routes + n_nodes * sizeof(uint32_t));
+    if (routes) {
+        uint32_t *nodes = (uint32_t *)(void *)(routes + n);
+        for (uint32_t i = 0; i < n; i++) {
+            routes[i] = (lh_route){.km = found[i].km,
+                                   .n_nodes = found[i].hops + 1,
+                                   .nodes = nodes};
+            memcpy(nodes, found[i].nodes, routes[i].n_nodes * sizeof *nodes);
+            nodes += routes[i].n_nodes;
+        }
+        *out = routes;
+        *n_routes = n;
+    }
+    lhi_arena_free(mem);
+    return routes ? LH_OK : lhi_fail_nomem(err);
+}
+
+void lh_routes_free(lh_route *routes)
+{
+    free(routes);
+}

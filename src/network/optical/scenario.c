@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a scenario's file, except for its jobs. */
+#include "network/optical/scenario.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_JOBS = 256,
+    MAX_POLICIES = 1000,
+    MAX_SEEDS = 100000,
+    MAX_ITERATIONS = 100000,
+};
+
+typedef struct reader {
+    const lhi_doc *doc;
+    lh_scenario *s;
+    lh_error *err;
+} reader;
+
+static const char *const assignment_names[] = {"sd-ff", "ksp-ff",   "cba",
+                                               "slack", "critical", NULL};
+
+const char *lh_assignment_name(lh_assignment assignment)
+{
+    return assignment_names[assignment];
+}
+
+static lh_status read_topology(reader *r, const lhi_node *node)
+{
+    if (node->kind == LHI_MAP)
+        return lhi_topology_parse_node(r->doc, node, &r->s->topology, r->err);
+    const char *path;
+    LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
+    lh_status status = lh_topology_read(path, &r->s->topology, r->err);
+    if (status != LH_OK)
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+    return status;
+}
+
+static lh_status get_count(reader *r, const lhi_node *map, const char *key,
+                           uint32_t least, uint32_t most, uint32_t *out)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_u32(r->doc, node, least, most, out, r->err) : LH_OK;
+}
+
+/* Parses Gb/s with up to three decimals. */
+static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
+{
+    double gbps;
+    LHI_TRY(lhi_node_get_number(r->doc, node, 0.001, 1e6, &gbps, r->err));
+    *mbps = (int64_t)(gbps * 1000 + 0.5);
+    return LH_OK;
+}
+
+/* Typical reaches of a 12.5 GHz slot: 16QAM, 8QAM, QPSK, BPSK. */
+static const lhi_reach adaptive[] = {
+    {625, 50000}, {1250, 37500}, {2500, 25000}, {INT64_MAX, 12500}};
+
+static lh_status read_reach(reader *r, const lhi_node *map, bool last,
+                            lhi_reach *out)
+{
+    static const char *const keys[] = {"up_to_km", "gbps", NULL};
+    const lhi_node *node;
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "gbps", &node, r->err));
+    LHI_TRY(get_rate(r, node, &out->mbps));
+    out->km = INT64_MAX;
+    node = lhi_node_find(map, "up_to_km");
+    if (last && node)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "the last modulation must serve any length, so it "
+                            "has no up_to_km");
+    if (last)
+        return LH_OK;
+    LHI_TRY(lhi_node_require(r->doc, map, "up_to_km", &node, r->err));
+    return lhi_node_get_int(r->doc, node, 1, INT32_MAX, &out->km, r->err);
+}
+
+static lh_status read_modulation(reader *r, const lhi_node *node,
+                                 const lhi_reach **reaches, uint32_t *n)
+{
+    static const char *const names[] = {"adaptive", NULL};
+    uint32_t which;
+    if (node->kind != LHI_LIST) {
+        LHI_TRY(lhi_node_get_choice(r->doc, node, names, &which, r->err));
+        *reaches = adaptive;
+        *n = sizeof adaptive / sizeof *adaptive;
+        return LH_OK;
+    }
+    if (node->n_items < 1 || node->n_items > 64)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "give 1 to 64 modulations");
+    lhi_reach *list = LHI_NEW(r->s->mem, lhi_reach, node->n_items);
+    if (!list)
+        return lhi_fail_nomem(r->err);
+    uint32_t i = 0;
+    for (const lhi_node *item = node->first; item; item = item->next, i++) {
+        LHI_TRY(read_reach(r, item, !item->next, &list[i]));
+        if (i > 0 && list[i].km <= list[i - 1].km)
+            return lhi_doc_fail(r->doc, item, r->err, LH_EINPUT,
+                                "modulations stand in order of growing reach");
+    }
+    *reaches = list;
+    *n = i;
+    return LH_OK;
+}
+
+static lh_status read_network(reader *r, const lhi_node *map)
+{
+    const lhi_node *node, *rate = lhi_node_find(map, "gbps_per_slot");
+    const lhi_node *modulation = lhi_node_find(map, "modulation");
+    lhi_reach plain = {INT64_MAX, 75000};
+    const lhi_reach *reaches = &plain;
+    uint32_t n_reaches = 1, slots = 80, k = 5;
+    bool shared = false;
+    LHI_TRY(lhi_node_require(r->doc, map, "topology", &node, r->err));
+    LHI_TRY(read_topology(r, node));
+    LHI_TRY(get_count(r, map, "slots", 1, LHI_MAX_SLOTS, &slots));
+    LHI_TRY(get_count(r, map, "candidate_paths", 1, LHI_MAX_CANDIDATES, &k));
+    if ((node = lhi_node_find(map, "shared_fibre")) != NULL)
+        LHI_TRY(lhi_node_get_bool(r->doc, node, &shared, r->err));
+    if (rate && modulation)
+        return lhi_doc_fail(r->doc, modulation, r->err, LH_EINPUT,
+                            "the modulation says what a slot carries; leave "
+                            "gbps_per_slot or this out");
+    if (rate)
+        LHI_TRY(get_rate(r, rate, &plain.mbps));
+    if (modulation)
+        LHI_TRY(read_modulation(r, modulation, &reaches, &n_reaches));
+    r->s->slowest_mbps = INT64_MAX;
+    for (uint32_t i = 0; i < n_reaches; i++)
+        if (reaches[i].mbps < r->s->slowest_mbps)
+            r->s->slowest_mbps = reaches[i].mbps;
+    return lhi_network_make(r->s->topology, k, slots, shared, reaches,
+                            n_reaches, &r->s->network, r->err);
+}
+
+static lh_status read_background(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {"erlang", "holding_s", "slots_min",
+                                       "slots_max", NULL};
+    lhi_background *b = &r->s->background;
+    uint32_t slots = r->s->network->slots;
+    double holding_s = 1;
+    const lhi_node *node;
+    *b = (lhi_background){.erlang = 0, .slots_min = 1};
+    b->slots_max = slots < 8 ? slots : 8;
+    if (map) {
+        LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+        LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+        LHI_TRY(lhi_node_require(r->doc, map, "erlang", &node, r->err));
+        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e6, &b->erlang, r->err));
+        if ((node = lhi_node_find(map, "holding_s")) != NULL)
+            LHI_TRY(
+                lhi_node_get_number(r->doc, node, 1e-6, 1e6, &holding_s, r->err));
+        if ((node = lhi_node_find(map, "slots_min")) != NULL) {
+            LHI_TRY(lhi_node_get_u32(r->doc, node, 1, slots, &b->slots_min, r->err));
+            if (b->slots_max < b->slots_min)
+                b->slots_max = b->slots_min;
+        }
+        if ((node = lhi_node_find(map, "slots_max")) != NULL)
+            LHI_TRY(lhi_node_get_u32(r->doc, node, b->slots_min, slots,
+                                &b->slots_max, r->err));
+    }
+    b->holding_ns = holding_s * 1e9;
+    if (!lhi_background_is_sparse(b))
+        return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                            "a request every %.3g ns; at least %d ns must lie "
+                            "between them: lower erlang or raise holding_s",
+                            b->holding_ns / b->erlang, LHI_MIN_REQUEST_GAP_NS);
+    return LH_OK;
+}
+
+static lh_status read_jobs(reader *r, const lhi_node *map)
+{
+    const lhi_node *one = lhi_node_find(map, "job"), *list = lhi_node_find(map, "jobs");
+    const lhi_node *plan = lhi_node_find(map, "plan");
+    lh_scenario *s = r->s;
+    if (!!one + !!list + !!plan > 1)
+        return lhi_doc_fail(r->doc, list ? list : plan, r->err, LH_EINPUT,
+                            "give one of job, jobs and plan");
+    if (!one && !list && !plan)
+        return lhi_node_require(r->doc, map, "job", &one, r->err);
+    s->n_jobs = 1;
+    if (list) {
+        LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
+        s->n_jobs = list->n_items;
+        if (s->n_jobs < 1 || s->n_jobs > MAX_JOBS)
+            return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                                "%" PRIu32 " jobs; 1 to %d can share a "
+                                "network",
+                                s->n_jobs, MAX_JOBS);
+        one = list->first;
+    }
+    s->jobs = LHI_NEW(s->mem, lhi_optical_job_spec, s->n_jobs);
+    if (!s->jobs)
+        return lhi_fail_nomem(r->err);
+    if (plan)
+        return lhi_optical_job_parse_plan(r->doc, plan, s, &s->jobs[0], r->err);
+    for (uint32_t i = 0; i < s->n_jobs; i++, one = one->next)
+        LHI_TRY(lhi_optical_job_parse(r->doc, one, s, &s->jobs[i], r->err));
+    return LH_OK;
+}
+
+static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
+                          bool *out)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_bool(r->doc, node, out, r->err) : LH_OK;
+}
+
+static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
+{
+    static const char *const keys[] = {"policy",    "request_slots",
+                                       "ladder",    "keep_labels",
+                                       "ask_late",  "stage_order",
+                                       "fill_idle", "warm_up_factor",
+                                       "schedule",  NULL};
+    const lhi_node *node = NULL;
+    uint32_t which = 0;
+    *out = (lhi_policy){.name = lhi_arena_strdup(r->s->mem, map->key),
+                        .request_slots = r->s->request_slots};
+    if (!out->name)
+        return lhi_fail_nomem(r->err);
+    if (!lhi_node_is_null(map)) {
+        LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+        LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+        node = lhi_node_find(map, "policy");
+    }
+    if (node) {
+        LHI_TRY(lhi_node_get_choice(r->doc, node, assignment_names, &which, r->err));
+    } else {
+        while (assignment_names[which] &&
+               strcmp(assignment_names[which], out->name) != 0)
+            which++;
+        if (!assignment_names[which])
+            return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                                "say which policy it is: {policy: sd-ff, "
+                                "ksp-ff, cba, slack or critical}");
+    }
+    out->assignment = (lh_assignment)which;
+    if (lhi_node_is_null(map))
+        return LH_OK;
+    LHI_TRY(get_count(r, map, "request_slots", 1, r->s->network->slots,
+                      &out->request_slots));
+    LHI_TRY(get_count(r, map, "warm_up_factor", 1, 1000, &out->warm_up_factor));
+    LHI_TRY(get_flag(r, map, "ladder", &out->ladder));
+    LHI_TRY(get_flag(r, map, "keep_labels", &out->keep_labels));
+    LHI_TRY(get_flag(r, map, "ask_late", &out->ask_late));
+    LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
+    LHI_TRY(get_flag(r, map, "fill_idle", &out->fill_idle));
+    if ((node = lhi_node_find(map, "schedule")) != NULL)
+        LHI_TRY(
+            lhi_scenario_parse_method(r->doc, node, r->s->mem, &out->schedule, r->err));
+    return LH_OK;
+}
+
+static lh_status read_policies(reader *r, const lhi_node *map)
+{
+    lh_scenario *s = r->s;
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    if (map->n_items < 1 || map->n_items > MAX_POLICIES)
+        return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                            "%" PRIu32 " policies; give 1 to %d", map->n_items,
+                            MAX_POLICIES);
+    s->policies = LHI_NEW(s->mem, lhi_policy, map->n_items);
+    if (!s->policies)
+        return lhi_fail_nomem(r->err);
+    for (const lhi_node *node = map->first; node; node = node->next)
+        LHI_TRY(read_policy(r, node, &s->policies[s->n_policies++]));
+    return LH_OK;
+}
+
+static lh_status read_seeds(reader *r, const lhi_node *list)
+{
+    lh_scenario *s = r->s;
+    if (!list) {
+        static const uint64_t usual[] = {1, 2, 3, 4, 5};
+        s->n_seeds = sizeof usual / sizeof *usual;
+        s->seeds = LHI_NEW(s->mem, uint64_t, s->n_seeds);
+        if (!s->seeds)
+            return lhi_fail_nomem(r->err);
+        memcpy(s->seeds, usual, sizeof usual);
+        return LH_OK;
+    }
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
+    if (list->n_items < 1 || list->n_items > MAX_SEEDS)
+        return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                            "give 1 to %d seeds", MAX_SEEDS);
+    s->seeds = LHI_NEW(s->mem, uint64_t, list->n_items);
+    if (!s->seeds)
+        return lhi_fail_nomem(r->err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        int64_t seed;
+        LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT64_MAX, &seed, r->err));
+        s->seeds[s->n_seeds++] = (uint64_t)seed;
+    }
+    return LH_OK;
+}
+
+static lh_status read_scenario(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {
+        "longhaul",      "topology",   "slots",
+        "gbps_per_slot", "modulation", "candidate_paths",
+        "shared_fibre",  "job",        "jobs",
+        "plan",          "background", "request_slots",
+        "retry_ns",      "iterations", "seeds",
+        "policies",      NULL};
+    lh_scenario *s = r->s;
+    const lhi_node *node;
+    LHI_TRY(lhi_doc_check_format(r->doc, "optical", 1, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(read_network(r, map));
+    LHI_TRY(read_background(r, lhi_node_find(map, "background")));
+    s->request_slots = s->network->slots < 2 ? s->network->slots : 2;
+    LHI_TRY(get_count(r, map, "request_slots", 1, s->network->slots,
+                      &s->request_slots));
+    s->retry_ns = 5000000;
+    if ((node = lhi_node_find(map, "retry_ns")) != NULL)
+        LHI_TRY(lhi_node_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
+                            r->err));
+    s->iterations = 10;
+    LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
+    LHI_TRY(read_seeds(r, lhi_node_find(map, "seeds")));
+    LHI_TRY(read_jobs(r, map));
+    LHI_TRY(lhi_node_require(r->doc, map, "policies", &node, r->err));
+    return read_policies(r, node);
+}
+
+static lh_status from_doc(const lhi_doc *doc, lh_scenario **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_scenario *s = mem ? LHI_NEW(mem, lh_scenario, 1) : NULL;
+    if (!s) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    s->mem = mem;
+    reader r = {.doc = doc, .s = s, .err = err};
+    lh_status status = read_scenario(&r, doc->root);
+    if (status == LH_OK)
+        *out = s;
+    else
+        lh_scenario_free(s);
+    return status;
+}
+
+lh_status lh_scenario_parse(const char *text, size_t len, const char *name,
+                            lh_scenario **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_SCENARIO, &doc, err));
+    lh_status status = from_doc(doc, out, err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+lh_status lh_scenario_read(const char *path, lh_scenario **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_SCENARIO, &doc, err));
+    lh_status status = from_doc(doc, out, err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i)
+{
+    const lhi_scenario_file *file = scenario->files;
+    while (file && i-- > 0)
+        file = file->next;
+    return file ? file->path : NULL;
+}
+
+void lh_scenario_free(lh_scenario *scenario)
+{
+    if (!scenario)
+        return;
+    for (uint32_t i = 0; scenario->jobs && i < scenario->n_jobs; i++) {
+        lh_plan_free(scenario->jobs[i].plan);
+        lh_pipeline_free(scenario->jobs[i].pipeline);
+    }
+    lhi_network_free(scenario->network);
+    lh_topology_free(scenario->topology);
+    lhi_arena_free(scenario->mem);
+}
+
+const lh_topology *lh_scenario_topology(const lh_scenario *scenario)
+{
+    return scenario->topology;
+}
+
+uint32_t lh_scenario_n_jobs(const lh_scenario *scenario)
+{
+    return scenario->n_jobs;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A validated scenario: training jobs over an elastic optical network. Input: a
+ * scenario's file. Output: iteration times under each policy
+ * (longhaul/optical.h).
+ *
+ *     network.h          nodes, cables: topology.c; candidate routes: routes.c
+ *     spectrum.h         slots of fibres; assignment.h: slots for requests
+ *     program.h          tasks of a job's devices in one iteration
+ *     scenario.c         file reader; job_reader.c: its jobs
+ *     prepare_jobs.c     jobs under a policy and seed; device_placement.h
+ *     simulation.h       one run: jobs and background, circuits.c; message
+ *                        deadlines: deadlines.h
+ *     optical.c          all policies with all seeds; background_traffic.c:
+ *                        background alone
+ *     report.c           report; figures.h: its pictures */
+#ifndef LHI_SCENARIO_H
+#define LHI_SCENARIO_H
+
+#include "network/optical/simulation.h"
+
+#include <longhaul/plan.h>
+
+/* One job: a regular chain of stages, or a pipeline with its schedule. */
+typedef struct lhi_optical_job_spec {
+    const char *name;
+    uint32_t devices;
+    lhi_chain chain;       /* microbatches, times and bits are always set */
+    int64_t weight_ns;     /* chain: time of W within the backward */
+    uint32_t activations;  /* chain: microbatch limit per device for methods; 0:
+                            * none */
+    const char *schedule;  /* chain: gpipe, 1f1b or a method; else a method, or
+                            * NULL: the plan's */
+    lh_plan *plan;         /* owned; NULL: none */
+    lh_pipeline *pipeline; /* owned; NULL: the plan's, or a chain */
+    const uint32_t *placement; /* [devices] nodes; NULL: from the seed */
+    uint32_t datacenters;      /* for placements from the seed */
+    bool keep_groups; /* devices of one pipeline site share a node */
+} lhi_optical_job_spec;
+
+/* A file that the scenario refers to. */
+typedef struct lhi_scenario_file lhi_scenario_file;
+struct lhi_scenario_file {
+    const char *path; /* as opened */
+    lhi_scenario_file *next;
+};
+
+/* A scenario. */
+struct lh_scenario {
+    lhi_arena *mem;
+    lh_topology *topology;
+    lhi_network *network;
+    int64_t slowest_mbps; /* per slot */
+    uint32_t n_jobs, n_policies, n_seeds;
+    lhi_optical_job_spec *jobs;
+    lhi_policy *policies;
+    uint64_t *seeds;
+    lhi_background background;
+    uint32_t request_slots;
+    int64_t retry_ns;
+    uint32_t iterations;
+    lhi_scenario_file *files, *last_file; /* in order of appearance */
+};
+
+/* Returns a job's pipeline; NULL for a chain. */
+const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job);
+
+/* Reads a job from the map `map`. */
+lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
+                       lh_scenario *scenario, lhi_optical_job_spec *out, lh_error *err);
+/* Reads a job from the plan file named at `node`. */
+lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
+                            lh_scenario *scenario, lhi_optical_job_spec *out,
+                            lh_error *err);
+/* Returns the path of the file named at `node`, relative to the document. The
+ * scenario owns the path and lists it (lh_scenario_file()). */
+lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,
+                             const lhi_node *node, const char **path,
+                             lh_error *err);
+/* Sets *order for a chain's "gpipe" or "1f1b"; false for another schedule. */
+bool lhi_program_order_parse(const char *schedule, lhi_program_order *order);
+/* Reads a method's name; rejects unknown ones. */
+lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
+                         lhi_arena *mem, const char **out, lh_error *err);
+
+/* Places every job's devices under one policy with one seed, and builds their
+ * programs; everything is allocated in `mem`. */
+lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario, const lhi_policy *policy,
+                      uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
+                      lh_error *err);
+
+#endif

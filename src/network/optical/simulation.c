@@ -1,0 +1,737 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Event-driven simulation for one run. */
+#include "network/optical/simulation.h"
+#include "network/optical/deadlines.h"
+
+#include "base/heap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Kinds of events, in their order at equal times; events of one kind occur in
+ * the order of their creation. Background arrivals are not in the heap, because
+ * at most one is pending. */
+enum {
+    RELEASE,    /* payload: circuit */
+    BACKGROUND, /* not in the heap */
+    ARRIVAL,    /* payload: job, task that produced the message */
+    TASK_END,   /* payload: job, task */
+    REQUEST,        /* payload: job, task; a retried or deferred request */
+    WAKE,       /* payload: job, device whose next task is ready */
+    BEGIN,      /* payload: job */
+    END,        /* payload: job whose iteration ends */
+};
+
+/* Limit on a job's iterations, as a multiple of the requested number. */
+enum { MAX_ITERATION_FACTOR = 100 };
+
+/* Latest simulated time, 146 years; no run should reach it. */
+#define MAX_TIME_NS (INT64_C(1) << 62)
+
+/* Job state. */
+typedef struct job {
+    const lhi_program *program;
+    const uint32_t *sites;
+    lhi_optical_job_output *out;
+    uint32_t index, iteration; /* iteration: the running one */
+    uint32_t left;             /* remaining tasks in this iteration */
+    int64_t begin_ns, best_ns;
+    bool guarded;   /* labels add no slots in this iteration */
+    double held_ns; /* in this iteration */
+    /* Per device: */
+    uint32_t *next;   /* all earlier tasks have started */
+    uint32_t *next_w; /* all earlier W passes have started */
+    int64_t *free_ns; /* its last task's end, or iteration start */
+    bool *running;
+    int64_t *port_free;   /* [2 * device + kind] */
+    uint32_t *port_queue; /* messages deferred until it is free */
+    /* Per task; "message" refers to its output: */
+    int64_t *start, *end;
+    int64_t *before; /* at its start: since when the device was free */
+    bool *started, *done;
+    int64_t *arrive;    /* message: arrival time once granted */
+    int64_t *allowed;   /* message: deadline after iteration start; -1: none */
+    uint8_t *attempt;   /* message: refusals so far */
+    bool *there;        /* message: has arrived */
+    bool *label, *flag; /* message: from the last iteration */
+    bool *refused;      /* message: in this iteration */
+    bool *deferred;     /* message: in its port's queue */
+    bool *posted;       /* message: receive posted (rendezvous receives only) */
+    lhi_dp_clock data;  /* if the program has a pipeline */
+    int64_t *wake_ns;   /* per device: its pending wake-up time */
+    int64_t *link_free; /* per pipeline resource */
+} job;
+
+/* Run state. */
+typedef struct run {
+    const lhi_optical_run_input *in;
+    lhi_optical_run_output *out;
+    lhi_circuits circuits;
+    lhi_arrivals arrivals;
+    lhi_heap heap;
+    uint64_t seq;
+    job *jobs;
+    uint32_t jobs_left; /* jobs with remaining iterations */
+    int64_t now;
+    bool counting; /* job 0 has finished its warm-up */
+    bool no_memory;
+    lhi_arena *mem;
+} run;
+
+static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
+{
+    lhi_event e = {
+        .time_ns = time_ns, .rank = kind, .seq = r->seq++, .payload = what};
+    if (!lhi_heap_push(&r->heap, e))
+        r->no_memory = true;
+    return !r->no_memory;
+}
+
+/* Returns the event payload for a job's task. */
+static uint64_t task_payload(const job *j, uint32_t task)
+{
+    return (uint64_t)j->index << 32 | task;
+}
+
+/* Checks whether a task's message crosses the network. */
+static bool crosses(const job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    return t->consumer != LH_NONE &&
+           j->sites[t->device] !=
+               j->sites[j->program->tasks[t->consumer].device];
+}
+
+/* Returns a W pass to fill the wait for message m, or LH_NONE: none is ready,
+ * or the message is known to arrive before the pass would end. */
+static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
+{
+    const lhi_program *p = j->program;
+    uint32_t end = p->first[device + 1], i = j->next_w[device];
+    while (i < end && (j->started[i] || p->tasks[i].after == LH_NONE))
+        i++;
+    j->next_w[device] = i;
+    if (i == end || !j->done[p->tasks[i].after])
+        return LH_NONE;
+    int64_t arrives = INT64_MAX;
+    if (j->arrive[m] >= 0)
+        arrives = j->arrive[m];
+    else if (j->started[m] && !crosses(j, m))
+        arrives = j->start[m] + p->tasks[m].duration_ns;
+    return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
+}
+
+static void request_circuit(run *r, job *j, uint32_t task);
+
+/* Sends a message within a site over the pipeline's own link, as lh_simulate()
+ * models it; returns its arrival. */
+static int64_t send_within_site(const run *r, job *j, uint32_t task)
+{
+    const lhi_route *route = lhi_program_route(j->program, task);
+    int64_t depart = r->now;
+    if (!route)
+        return depart;
+    if (route->resource != LH_NONE) {
+        int64_t *free_ns = &j->link_free[route->resource];
+        depart = *free_ns > depart ? *free_ns : depart;
+        *free_ns = depart + route->transfer_ns;
+    }
+    return depart + route->transfer_ns + route->latency_ns;
+}
+
+static void send_message(run *r, job *j, uint32_t task)
+{
+    if (crosses(j, task)) {
+        request_circuit(r, j, task);
+        return;
+    }
+    j->arrive[task] = send_within_site(r, j, task);
+    push(r, j->arrive[task], ARRIVAL, task_payload(j, task));
+}
+
+/* Rendezvous receives: posts the receive that is due when the device reaches
+ * task i. */
+static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
+{
+    const lhi_program *p = j->program;
+    if (p->receives == LH_RECEIVES_LATE_FD)
+        while (i < p->first[device + 1] && p->tasks[i].pass.kind == LH_W)
+            i++;
+    if (p->receives == LH_RECEIVES_EARLY || i == p->first[device + 1])
+        return;
+    uint32_t m = p->tasks[i].producer;
+    if (m == LH_NONE || j->posted[m])
+        return;
+    j->posted[m] = true;
+    if (j->done[m])
+        send_message(r, j, m);
+}
+
+/* Checks whether data-parallel communication permits the task's start; *since:
+ * the earliest time. */
+static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
+                     int64_t *since)
+{
+    const lh_pass *pass = &j->program->tasks[i].pass;
+    if (!j->program->pipeline || !lhi_dp_clock_get_start(&j->data, pass, since))
+        return !j->program->pipeline;
+    if (*since <= r->now) {
+        lhi_dp_clock_on_start(&j->data, pass, r->now);
+        return true;
+    }
+    if (j->wake_ns[device] != *since)
+        push(r, *since, WAKE, (uint64_t)j->index << 32 | device);
+    j->wake_ns[device] = *since;
+    return false;
+}
+
+static void try_start(run *r, job *j, uint32_t device)
+{
+    const lhi_program *p = j->program;
+    if (j->running[device])
+        return;
+    uint32_t i = j->next[device];
+    while (i < p->first[device + 1] && j->started[i])
+        i++;
+    j->next[device] = i;
+    if (i == p->first[device + 1])
+        return;
+    post_receive(r, j, device, i);
+    uint32_t m = p->tasks[i].producer;
+    if (m != LH_NONE && !j->there[m])
+        i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
+    int64_t since = j->free_ns[device];
+    if (i == LH_NONE || !is_data_ready(r, j, device, i, &since))
+        return;
+    j->running[device] = j->started[i] = true;
+    j->start[i] = r->now;
+    j->before[i] = since;
+    push(r, r->now + p->tasks[i].duration_ns, TASK_END, task_payload(j, i));
+}
+
+static void begin_data(const run *r, job *j)
+{
+    const lhi_program *p = j->program;
+    lhi_dp_clock_begin(&j->data, r->now);
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        const lhi_task *first = &p->tasks[p->first[d]];
+        lhi_dp_clock_add_device(&j->data, &first->pass, sizeof *first,
+                            p->first[d + 1] - p->first[d], r->now);
+        j->wake_ns[d] = -1;
+    }
+    for (uint32_t i = 0; i < p->pipeline->n_resources; i++)
+        j->link_free[i] = r->now;
+}
+
+static void begin_iteration(run *r, job *j)
+{
+    const lhi_program *p = j->program;
+    j->begin_ns = r->now;
+    j->left = p->n_tasks;
+    j->held_ns = 0;
+    memset(j->there, 0, p->n_tasks * sizeof *j->there);
+    memset(j->started, 0, p->n_tasks * sizeof *j->started);
+    memset(j->done, 0, p->n_tasks * sizeof *j->done);
+    memset(j->refused, 0, p->n_tasks * sizeof *j->refused);
+    memset(j->posted, 0, p->n_tasks * sizeof *j->posted);
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        assert(!j->running[d]);
+        j->next[d] = j->next_w[d] = p->first[d];
+        j->free_ns[d] = r->now;
+    }
+    for (uint32_t i = 0; i < p->n_tasks; i++)
+        j->arrive[i] = -1;
+    if (p->pipeline)
+        begin_data(r, j);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        try_start(r, j, d);
+}
+
+static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
+{
+    lhi_iteration_record *rec = r->in->record;
+    if (rec->n_circuits == rec->circuits_capacity) {
+        size_t room = rec->circuits_capacity ? rec->circuits_capacity * 2 : 256;
+        lhi_recorded_circuit *held = realloc(rec->circuits, room * sizeof *held);
+        if (!held) {
+            r->no_memory = true;
+            return false;
+        }
+        rec->circuits = held;
+        rec->circuits_capacity = room;
+    }
+    rec->circuits[rec->n_circuits++] = (lhi_recorded_circuit){.path = c->path,
+                                                  .first = c->first,
+                                                  .slots = c->slots,
+                                                  .job = c->job,
+                                                  .task = c->task,
+                                                  .start_ns = c->start_ns,
+                                                  .end_ns = end_ns};
+    return true;
+}
+
+static bool is_recording(const run *r)
+{
+    return r->in->record && r->jobs[0].iteration == r->in->iterations;
+}
+
+static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
+                         uint32_t owner, uint32_t task)
+{
+    uint32_t at = lhi_circuits_allocate(&r->circuits, grant);
+    if (at == LH_NONE) {
+        r->no_memory = true;
+        return;
+    }
+    lhi_circuit *c = &r->circuits.items[at];
+    c->job = owner;
+    c->task = task;
+    c->start_ns = r->now;
+    c->end_ns = end_ns;
+    push(r, end_ns, RELEASE, at);
+    if (is_recording(r))
+        record_held(r, c, end_ns);
+}
+
+/* Returns how many slots to request, by policy and the last iteration's labels.
+ */
+static uint32_t requested_slots(const run *r, const job *j, uint32_t task)
+{
+    const lhi_policy *policy = r->in->policy;
+    uint32_t n = policy->request_slots;
+    if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)
+        return 8 * n;
+    if (policy->assignment == LH_CBA) {
+        if (j->flag[task])
+            n = n / 2 > 1 ? n / 2 : 1;
+        else if (j->label[task] && !j->guarded)
+            n = 2 * n;
+    }
+    uint32_t attempt = j->attempt[task];
+    n = attempt < 31 ? n >> attempt : 0;
+    return n > 1 ? n : 1;
+}
+
+/* Records a granted circuit and schedules the message's arrival. */
+static void accept_grant(run *r, job *j, uint32_t task,
+                   const lhi_circuit_grant *grant, int64_t wait)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    int64_t ser = lhi_serialisation_ns(t->bits, grant->path->mbps, grant->slots);
+    int64_t end = r->now + wait + ser + grant->path->km * LHI_NS_PER_KM;
+    j->port_free[t->port] = r->now + wait + ser;
+    j->held_ns +=
+        (double)grant->slots * grant->path->hops * (double)(end - r->now);
+    j->arrive[task] = end;
+    hold_circuit(r, grant, end, j->index, task);
+    push(r, end, ARRIVAL, task_payload(j, task));
+}
+
+/* Requests a circuit for a message; `attempt` counts its refusals. */
+static void request_circuit(run *r, job *j, uint32_t task)
+{
+    const lhi_optical_run_input *in = r->in;
+    const lhi_task *t = &j->program->tasks[task];
+    int64_t wait = j->port_free[t->port] - r->now;
+    if (wait < 0)
+        wait = 0;
+    if (in->policy->ask_late && wait > 0) {
+        j->port_queue[t->port] += !j->deferred[task];
+        j->deferred[task] = true;
+        push(r, r->now + wait, REQUEST, task_payload(j, task));
+        return;
+    }
+    j->port_queue[t->port] -= j->deferred[task];
+    j->deferred[task] = false;
+    lhi_request request = {
+        .paths =
+            lhi_network_paths(in->network, j->sites[t->device],
+                              j->sites[j->program->tasks[t->consumer].device]),
+        .policy = in->policy,
+        .slots = requested_slots(r, j, task),
+        .bits = t->bits,
+        .wait_ns = wait,
+        .queued = j->port_queue[t->port],
+        .period_ns = t->duration_ns,
+        .deadline_ns = j->allowed[task] < 0
+                          ? -1
+                          : j->begin_ns + j->allowed[task] - r->now};
+    if (!request.paths) {
+        r->no_memory = true;
+        return;
+    }
+    bool counted = j->iteration <= in->iterations;
+    if (j->attempt[task] == 0 && counted)
+        j->out->requested[j->iteration]++;
+    lhi_circuit_grant grant;
+    if (lhi_assignment_choose(&r->circuits.spectrum, &request, &grant)) {
+        accept_grant(r, j, task, &grant, wait);
+        return;
+    }
+    if (j->attempt[task] == 0) {
+        j->refused[task] = true;
+        if (counted)
+            j->out->refused[j->iteration]++;
+    }
+    if (j->attempt[task] < UINT8_MAX)
+        j->attempt[task]++;
+    push(r, r->now + in->retry_ns, REQUEST, task_payload(j, task));
+}
+
+/* Finds the passes that the network delayed and sets the labels for the next
+ * iteration; returns their number. */
+static uint32_t update_labels(run *r, job *j)
+{
+    const lhi_program *p = j->program;
+    const lhi_policy *policy = r->in->policy;
+    int64_t took = r->now - j->begin_ns;
+    bool best = j->best_ns < 0 || took <= j->best_ns;
+    uint32_t n_bound = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        for (uint32_t i = p->first[d]; i < p->first[d + 1]; i++) {
+            uint32_t m = p->tasks[i].producer;
+            if (m == LH_NONE || !crosses(j, m))
+                continue;
+            int64_t ready = j->before[i];
+            if (j->end[m] > ready)
+                ready = j->end[m];
+            bool bound = j->start[i] > ready;
+            n_bound += bound;
+            j->label[m] = bound || (policy->keep_labels && j->label[m]);
+            j->flag[m] = j->refused[m];
+            if (best && policy->assignment == LH_SLACK)
+                j->allowed[m] =
+                    j->arrive[m] < j->start[i] ? j->start[i] - j->begin_ns : -1;
+        }
+    if (best)
+        j->best_ns = took;
+    return n_bound;
+}
+
+static void record_end(run *r, const job *j)
+{
+    lhi_iteration_record *rec = r->in->record;
+    const lhi_program *p = j->program;
+    rec->begin_ns = j->begin_ns;
+    rec->end_ns = r->now;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        uint32_t m = p->tasks[i].producer;
+        int64_t ready = j->before[i];
+        rec->start_ns[i] = j->start[i];
+        rec->finish_ns[i] = j->end[i];
+        rec->arrive_ns[i] = j->arrive[i];
+        if (m != LH_NONE && j->end[m] > ready)
+            ready = j->end[m];
+        rec->is_bound[i] = m != LH_NONE && crosses(j, m) && j->start[i] > ready;
+    }
+}
+
+/* Asserts the invariants of every iteration. */
+static void check_iteration(const run *r, const job *j)
+{
+#ifndef NDEBUG
+    const lhi_program *p = j->program;
+    int64_t busy = 0;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        assert(j->end[i] - j->start[i] == p->tasks[i].duration_ns);
+        assert(j->start[i] >= j->before[i] && j->before[i] >= j->begin_ns);
+        assert(p->tasks[i].after == LH_NONE ||
+               j->start[i] >= j->end[p->tasks[i].after]);
+        busy += j->end[i] - j->start[i];
+    }
+    assert(busy == p->busy_ns);
+    assert(r->now - j->begin_ns >=
+           (r->in->policy->fill_idle ? p->busiest_ns : p->bound_ns));
+    /* The occupied slots are those of the circuits, and all the job's circuits
+     * have been released. */
+    uint64_t held = 0, counted = 0;
+    for (uint32_t i = 0; i < r->circuits.count; i++) {
+        const lhi_circuit *c = &r->circuits.items[i];
+        held += c->slots ? (uint64_t)c->slots * c->path->hops : 0;
+        assert(c->slots == 0 || c->job != j->index);
+    }
+    const lhi_spectrum *s = &r->circuits.spectrum;
+    for (size_t w = 0; w < (size_t)s->n_fibres * s->n_words; w++)
+        counted += lhi_count_bits(s->busy[w]);
+    assert(held == counted && held == r->circuits.held);
+#else
+    (void)r;
+    (void)j;
+#endif
+}
+
+static void start_record(run *r)
+{
+    for (uint32_t i = 0; i < r->circuits.count; i++)
+        if (r->circuits.items[i].slots > 0 &&
+            !record_held(r, &r->circuits.items[i], r->circuits.items[i].end_ns))
+            return;
+}
+
+static void end_iteration(run *r, job *j)
+{
+    check_iteration(r, j);
+    if (j->index == 0 && is_recording(r))
+        record_end(r, j);
+    uint32_t n_bound = update_labels(r, j);
+    if (j->iteration <= r->in->iterations) {
+        lhi_optical_job_output *o = j->out;
+        o->iteration_ns[j->iteration] = r->now - j->begin_ns;
+        o->labels[j->iteration] = n_bound;
+        if (j->iteration > 0)
+            o->held_ns += j->held_ns;
+        /* More than 2 % refused: labels add no slots in the next iteration. */
+        j->guarded = (uint64_t)o->refused[j->iteration] * 50 >
+                     o->requested[j->iteration];
+        if (j->iteration == r->in->iterations)
+            r->jobs_left--;
+    }
+    /* A finished job continues until the others have finished, so that they
+     * share the network to their end. The limit stops a job that is far faster.
+     */
+    j->iteration++;
+    if (r->jobs_left == 0 || j->iteration / MAX_ITERATION_FACTOR > r->in->iterations)
+        return;
+    if (j->index == 0) {
+        r->counting = j->iteration <= r->in->iterations;
+        if (is_recording(r))
+            start_record(r);
+    }
+    begin_iteration(r, j);
+}
+
+/* Ends the iteration after its last pass; the last reductions may take longer.
+ */
+static void end_passes(run *r, job *j)
+{
+    int64_t end = r->now;
+    if (j->program->pipeline && j->data.last_ns > end)
+        end = j->data.last_ns;
+    end += j->program->after_ns;
+    if (end > r->now)
+        push(r, end, END, task_payload(j, 0));
+    else
+        end_iteration(r, j);
+}
+
+static void end_task(run *r, job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    j->end[task] = r->now;
+    j->done[task] = true;
+    j->free_ns[t->device] = r->now;
+    j->running[t->device] = false;
+    if (t->consumer != LH_NONE) {
+        j->attempt[task] = 0;
+        if (j->program->receives == LH_RECEIVES_EARLY || j->posted[task])
+            send_message(r, j, task);
+    }
+    if (j->program->pipeline)
+        lhi_dp_clock_on_end(&j->data, &t->pass, r->now);
+    try_start(r, j, t->device);
+    if (--j->left == 0)
+        end_passes(r, j);
+}
+
+static void arrive(run *r, job *j, uint32_t task)
+{
+    const lhi_program *p = j->program;
+    j->there[task] = true;
+    j->arrive[task] = r->now;
+    try_start(r, j, p->tasks[p->tasks[task].consumer].device);
+}
+
+static void arrive_background(run *r)
+{
+    lhi_arrival a = lhi_arrivals_next(&r->arrivals);
+    const lhi_paths *paths = lhi_network_paths(r->in->network, a.from, a.to);
+    lhi_circuit_grant grant;
+    if (!paths) {
+        r->no_memory = true;
+        return;
+    }
+    bool ok = lhi_assignment_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
+                            &grant);
+    if (ok)
+        hold_circuit(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
+    r->out->background += r->counting;
+    r->out->background_refused += r->counting && !ok;
+}
+
+/* Processes one event. */
+static void process_event(run *r, const lhi_event *e)
+{
+    job *j = &r->jobs[e->rank == RELEASE ? 0 : e->payload >> 32];
+    uint32_t low = (uint32_t)e->payload;
+    switch (e->rank) {
+    case RELEASE:
+        lhi_circuits_release(&r->circuits, low);
+        break;
+    case ARRIVAL:
+        arrive(r, j, low);
+        break;
+    case TASK_END:
+        end_task(r, j, low);
+        break;
+    case REQUEST:
+        request_circuit(r, j, low);
+        break;
+    case WAKE:
+        try_start(r, j, low);
+        break;
+    case END:
+        end_iteration(r, j);
+        break;
+    default:
+        if (j->index == 0)
+            r->counting = false;
+        begin_iteration(r, j);
+        break;
+    }
+}
+
+static lh_status process_events(run *r, lh_error *err)
+{
+    while (r->jobs_left > 0) {
+        const lhi_event *top = r->heap.count ? &r->heap.items[0] : NULL;
+        int64_t next = r->arrivals.next_ns;
+        assert(top || next != INT64_MAX);
+        if (!top || next < top->time_ns ||
+            (next == top->time_ns && top->rank > BACKGROUND)) {
+            r->now = next;
+            arrive_background(r);
+        } else {
+            lhi_event e;
+            lhi_heap_pop(&r->heap, &e);
+            assert(e.time_ns >= r->now);
+            r->now = e.time_ns;
+            process_event(r, &e);
+        }
+        if (r->no_memory)
+            return lhi_fail_nomem(err);
+        if (r->now > MAX_TIME_NS)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "the jobs do not end within 146 years");
+    }
+    return LH_OK;
+}
+
+static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
+{
+    const lh_pipeline *p = j->program->pipeline;
+    j->wake_ns = LHI_NEW(mem, int64_t, p->n_devices);
+    j->link_free = LHI_NEW(mem, int64_t, p->n_resources);
+    if (!j->wake_ns || !j->link_free)
+        return lhi_fail_nomem(err);
+    return lhi_dp_clock_init(p, mem, &j->data, err);
+}
+
+static lh_status make_job(run *r, uint32_t index, lh_error *err)
+{
+    const lhi_program *p = r->in->jobs[index].program;
+    size_t n = p->n_tasks;
+    lhi_arena *mem = r->mem;
+    job *j = &r->jobs[index];
+    *j = (job){
+        .program = p,
+        .sites = r->in->jobs[index].sites,
+        .out = &r->out->jobs[index],
+        .index = index,
+        .best_ns = -1,
+        .next = LHI_NEW(mem, uint32_t, p->n_devices),
+        .next_w = LHI_NEW(mem, uint32_t, p->n_devices),
+        .free_ns = LHI_NEW(mem, int64_t, p->n_devices),
+        .running = LHI_NEW(mem, bool, p->n_devices),
+        .before = LHI_NEW(mem, int64_t, n),
+        .started = LHI_NEW(mem, bool, n),
+        .done = LHI_NEW(mem, bool, n),
+        .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
+        .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
+        .deferred = LHI_NEW(mem, bool, n),
+        .start = LHI_NEW(mem, int64_t, n),
+        .end = LHI_NEW(mem, int64_t, n),
+        .arrive = LHI_NEW(mem, int64_t, n),
+        .allowed = LHI_NEW(mem, int64_t, n),
+        .attempt = LHI_NEW(mem, uint8_t, n),
+        .there = LHI_NEW(mem, bool, n),
+        .label = LHI_NEW(mem, bool, n),
+        .flag = LHI_NEW(mem, bool, n),
+        .refused = LHI_NEW(mem, bool, n),
+        .posted = LHI_NEW(mem, bool, n),
+    };
+    if (!j->next || !j->next_w || !j->free_ns || !j->before || !j->started ||
+        !j->done || !j->running || !j->port_free || !j->port_queue ||
+        !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
+        !j->attempt || !j->there || !j->label || !j->flag || !j->refused ||
+        !j->posted)
+        return lhi_fail_nomem(err);
+    if (p->pipeline)
+        LHI_TRY(make_data(j, mem, err));
+    for (size_t i = 0; i < n; i++)
+        j->allowed[i] = -1;
+    if (r->in->policy->assignment != LH_CRITICAL)
+        return LH_OK;
+    int64_t ideal_ns;
+    if (lhi_deadlines_compute(r->in->network, &r->in->jobs[index],
+                      8 * r->in->policy->request_slots, j->allowed,
+                      &ideal_ns) != LH_OK)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+static lh_status make_record(lhi_iteration_record *rec, size_t n, lh_error *err)
+{
+    rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);
+    rec->finish_ns = calloc(n + 1, sizeof *rec->finish_ns);
+    rec->arrive_ns = calloc(n + 1, sizeof *rec->arrive_ns);
+    rec->is_bound = calloc(n + 1, sizeof *rec->is_bound);
+    return rec->start_ns && rec->finish_ns && rec->arrive_ns && rec->is_bound
+               ? LH_OK
+               : lhi_fail_nomem(err);
+}
+
+void lhi_iteration_record_fini(lhi_iteration_record *record)
+{
+    free(record->start_ns);
+    free(record->finish_ns);
+    free(record->arrive_ns);
+    free(record->is_bound);
+    free(record->circuits);
+    *record = (lhi_iteration_record){0};
+}
+
+static lh_status make_run(run *r, lh_error *err)
+{
+    const lhi_optical_run_input *in = r->in;
+    r->mem = lhi_arena_make(0);
+    r->jobs = r->mem ? LHI_NEW(r->mem, job, in->n_jobs) : NULL;
+    if (!r->jobs)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_circuits_make(in->network, &r->circuits, err));
+    if (in->record)
+        LHI_TRY(make_record(in->record, in->jobs[0].program->n_tasks, err));
+    lhi_arrivals_init(&r->arrivals, in->background,
+                      in->network->topology->n_nodes, in->seed);
+    /* Background traffic reaches its steady state before the jobs begin. */
+    int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
+    for (uint32_t i = 0; i < in->n_jobs; i++) {
+        LHI_TRY(make_job(r, i, err));
+        if (!push(r, begin_ns, BEGIN, task_payload(&r->jobs[i], 0)))
+            return lhi_fail_nomem(err);
+    }
+    r->jobs_left = in->n_jobs;
+    return LH_OK;
+}
+
+lh_status lhi_optical_simulate(const lhi_optical_run_input *input, lhi_optical_run_output *output,
+                  lh_error *err)
+{
+    run r = {.in = input, .out = output};
+    lh_status status = make_run(&r, err);
+    if (status == LH_OK)
+        status = process_events(&r, err);
+    lhi_heap_fini(&r.heap);
+    lhi_circuits_fini(&r.circuits);
+    lhi_arena_free(r.mem);
+    return status;
+}

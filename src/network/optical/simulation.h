@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run: jobs and background traffic on one network, under one policy, from
+ * one seed. */
+#ifndef LHI_TRAFFIC_RUN_H
+#define LHI_TRAFFIC_RUN_H
+
+#include "base/random.h"
+#include "network/optical/assignment.h"
+#include "network/optical/program.h"
+#include "schedule/simulator/dp_clock.h"
+
+/* Background traffic parameters. */
+typedef struct lhi_background {
+    double erlang; /* 0: none */
+    double holding_ns;
+    uint32_t slots_min, slots_max;
+    uint32_t from, to; /* one pair of nodes; both 0: any pair */
+} lhi_background;
+
+/* Least mean gap between requests; with shorter gaps simulated time would
+ * hardly advance. */
+#define LHI_MIN_REQUEST_GAP_NS 1000
+
+/* Checks whether the mean gap between requests is large enough. */
+static inline bool lhi_background_is_sparse(const lhi_background *b)
+{
+    return b->erlang <= 0 || b->holding_ns / b->erlang >= LHI_MIN_REQUEST_GAP_NS;
+}
+
+/* A run's job with its placement. */
+typedef struct lhi_optical_run_job {
+    const lhi_program *program;
+    const uint32_t *sites; /* node per device */
+} lhi_optical_run_job;
+
+/* A circuit in use during the recorded iteration. */
+typedef struct lhi_recorded_circuit {
+    const lhi_path *path;
+    uint32_t first, slots;
+    uint32_t job, task; /* LH_NONE: background */
+    int64_t start_ns, end_ns;
+} lhi_recorded_circuit;
+
+/* The last iteration of job 0, for pictures; times are the run's. */
+typedef struct lhi_iteration_record {
+    int64_t begin_ns, end_ns;
+    int64_t *start_ns, *finish_ns, *arrive_ns; /* per task; -1: no message */
+    bool *is_bound;                               /* communication-bound */
+    lhi_recorded_circuit *circuits;
+    size_t n_circuits, circuits_capacity;
+} lhi_iteration_record;
+/* Frees a record's arrays. */
+void lhi_iteration_record_fini(lhi_iteration_record *record);
+
+/* Run inputs. */
+typedef struct lhi_optical_run_input {
+    lhi_network *network;
+    const lhi_policy *policy;
+    const lhi_background *background;
+    const lhi_optical_run_job *jobs;
+    uint32_t n_jobs;
+    int64_t retry_ns;
+    uint32_t iterations; /* measured ones, after one warm-up */
+    uint64_t seed;
+    lhi_iteration_record *record; /* zeroed; NULL: none */
+} lhi_optical_run_input;
+
+/* A job's results; arrays have iterations + 1 entries. */
+typedef struct lhi_optical_job_output {
+    int64_t *iteration_ns;
+    uint32_t *labels, *requested, *refused;
+    double held_ns; /* slots x fibres x ns, in measured iterations */
+} lhi_optical_job_output;
+
+/* A run's results. */
+typedef struct lhi_optical_run_output {
+    lhi_optical_job_output *jobs;
+    uint64_t background, background_refused;
+} lhi_optical_run_output;
+
+/* Simulates a run and fills in the output, whose arrays the caller allocates.
+ */
+lh_status lhi_optical_simulate(const lhi_optical_run_input *input, lhi_optical_run_output *output,
+                  lh_error *err);
+
+/* --- circuits and background traffic ----------------------------------------
+ */
+
+/* A circuit: a block of slots on a path. */
+typedef struct lhi_circuit {
+    const lhi_path *path;
+    uint32_t first, slots; /* slots 0: unused entry */
+    uint32_t next_unused;
+    uint32_t job, task;
+    int64_t start_ns, end_ns;
+} lhi_circuit;
+
+/* All circuits with the spectrum that they occupy. */
+typedef struct lhi_circuits {
+    lhi_spectrum spectrum;
+    lhi_circuit *items;
+    uint32_t count, room, unused;
+    uint64_t held; /* slots x fibres */
+} lhi_circuits;
+
+/* Allocates an empty spectrum. */
+lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
+                            lh_error *err);
+/* Frees the spectrum and circuits. */
+void lhi_circuits_fini(lhi_circuits *circuits);
+/* Occupies the grant's slots and returns the circuit; LH_NONE on allocation
+ * failure. */
+uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
+                           const lhi_circuit_grant *grant);
+/* Releases the circuit's slots. */
+void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);
+
+/* Background arrival generator. */
+typedef struct lhi_arrivals {
+    const lhi_background *background;
+    uint32_t n_nodes;
+    lhi_random random;
+    int64_t next_ns; /* INT64_MAX: no more */
+    double gap_ns;   /* mean */
+} lhi_arrivals;
+
+/* A background request. */
+typedef struct lhi_arrival {
+    uint32_t from, to, slots;
+    int64_t holding_ns;
+} lhi_arrival;
+
+/* Initialises the generator from a seed. */
+void lhi_arrivals_init(lhi_arrivals *arrivals, const lhi_background *background,
+                       uint32_t n_nodes, uint64_t seed);
+/* Returns the arrival at next_ns and advances next_ns. */
+lhi_arrival lhi_arrivals_next(lhi_arrivals *arrivals);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lower bound on the iteration time with elastic plans on given chunks:
+ * docs/theory/elastic.md. */
+#ifndef LHI_ELASTIC_BOUND_H
+#define LHI_ELASTIC_BOUND_H
+
+#include "planner/elastic/layout_search.h"
+
+/* Lower bound for elastic plans on one set of chunks. */
+typedef struct lhi_elastic_lower_bound {
+    int64_t makespan_ns; /* INT64_MAX: nothing fits */
+    int64_t after_ns;    /* optimizer and fixed iteration overhead */
+} lhi_elastic_lower_bound;
+
+/* Computes a lower bound over every queue, sharding and recomputation that
+ * `freedom` allows on the chunks of `config`. `job` uses ZeRO-1, as for
+ * lhi_elastic_search_shape(). LH_EINFEASIBLE, LH_EUNSUPPORTED: no such pipeline
+ * exists; `err` has the reason. With offloading the bound is 0. The computation
+ * stops early once it proves that no iteration is below freedom->below_ns. */
+lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,
+                               const lhi_elastic_options *freedom,
+                               lhi_elastic_lower_bound *out, lh_error *err);
+
+/* Estimates the time of lhi_elastic_compute_bound(), in work units (about
+ * microseconds). */
+uint64_t lhi_elastic_estimate_bound_work(const lhi_config *config);
+
+#endif

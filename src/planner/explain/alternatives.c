@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the best alternative per dimension: another tensor degree, another
+ * placement, ... Its other dimensions may differ too if that makes it better.
+ */
+#include "planner/explain/breakdown.h"
+
+#include "base/integer_math.h"
+#include "planner/elastic/layout_search.h"
+#include "planner/search/objective.h"
+#include "planner/search/plan_search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_SIMULATED_PER_DIMENSION = 12, /* alternatives that only have a bound */
+    MOST_PASSES = 300000 /* total passes over all simulations */
+};
+
+/* State for one plan's alternatives. */
+typedef struct alternative_search {
+    const lh_job *job;
+    const lh_plan_options *options;
+    lhi_arena *mem;
+    lh_plan *plan;
+    lh_choice *list; /* the plan's alternatives */
+    const lhi_unexplored *unseen;
+    uint64_t passes; /* passes simulated so far */
+} alternative_search;
+
+/* Checks whether two choices differ in a dimension. */
+static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
+{
+    if (d == LHI_DIMENSION_SCHEDULE)
+        return a->layout.schedule && b->layout.schedule &&
+               strcmp(a->layout.schedule, b->layout.schedule) != 0;
+    lhi_config x = lhi_config_from_choice(a), y = lhi_config_from_choice(b);
+    return lhi_dimension_value(d, &x) != lhi_dimension_value(d, &y);
+}
+
+bool lhi_dimension_is_known(const char *name)
+{
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++)
+        if (strcmp(lhi_dimension_name((lhi_dimension)d), name) == 0)
+            return true;
+    return false;
+}
+
+/* Returns the known value: a time, a lower bound on the time, or a cost. */
+static int64_t value_of(const alternative_search *r, const lh_choice *c)
+{
+    if (c->status == LH_CHOICE_OK)
+        return lhi_objective_value(r->options, c);
+    bool bounded =
+        c->status == LH_CHOICE_BOUNDED && r->options->objective == LH_PLAN_FASTEST;
+    return bounded ? c->lower_bound_ns : INT64_MAX;
+}
+
+static bool is_better(const alternative_search *r, const lh_choice *a, const lh_choice *b)
+{
+    return value_of(r, a) < INT64_MAX &&
+           (!b || value_of(r, a) < value_of(r, b));
+}
+
+/* Finds the least known value; `simulated`: only among those with a time. */
+static lh_choice *find_least(const alternative_search *r, lhi_dimension d, bool simulated)
+{
+    const lh_plan *p = r->plan;
+    const lh_choice *best = NULL;
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].status == LH_CHOICE_OK &&
+            differs(d, &p->methods[i], &p->best) &&
+            is_better(r, &p->methods[i], best))
+            best = &p->methods[i];
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        if ((!simulated || r->list[i].status == LH_CHOICE_OK) &&
+            differs(d, &r->list[i], &p->best) &&
+            is_better(r, &r->list[i], best))
+            best = &r->list[i];
+    return (lh_choice *)best;
+}
+
+/* Finds the best local-search result with another value. Results under one
+ * method alone are no layout's best and are not listed, nor are elastic plans
+ * on other degrees. */
+static const lh_choice *find_local_search_best(const alternative_search *r, lhi_dimension d)
+{
+    const lh_choice *best = NULL;
+    for (uint32_t i = 0; i < r->unseen->heads.n; i++) {
+        const lhi_best_with_value *h = &r->unseen->heads.all[i];
+        bool listed =
+            h->dimension != LHI_N_DIMENSIONS &&
+            (h->dimension != LHI_DIMENSION_SCHEDULE || h->dimension != d);
+        if (!listed && differs(d, &h->choice, &r->plan->best) &&
+            is_better(r, &h->choice, best))
+            best = &h->choice;
+    }
+    return best;
+}
+
+/* Finds the best on the Pareto front: searches for other objectives count too,
+ * so that two tables of one plan never contradict each other. */
+static const lh_choice *find_pareto_best(const alternative_search *r, lhi_dimension d)
+{
+    const lh_choice *best = NULL;
+    for (uint32_t i = 0; i < r->plan->n_pareto; i++) {
+        const lh_choice *c = &r->plan->pareto_front[i];
+        if (c->status == LH_CHOICE_OK && differs(d, c, &r->plan->best) &&
+            is_better(r, c, best))
+            best = c;
+    }
+    return best;
+}
+
+/* Computes the difference to the plan, in percent, if the choice took `ns`. */
+/* Printed with one decimal, and never as -0.0. */
+static double percent_at(const alternative_search *r, const lh_choice *c, int64_t ns)
+{
+    lh_choice then = *c;
+    then.iteration_ns = ns;
+    return lhi_compute_percent_gap(r->options, &then, &r->plan->best);
+}
+
+static double percent(const alternative_search *r, const lh_choice *c)
+{
+    return percent_at(r, c, c->iteration_ns);
+}
+
+/* Checks whether the result comes from a quick evaluation only, without a local
+ * search that ended in a local optimum. Values without a local search are
+ * final. */
+static bool is_quick_result(const alternative_search *r, lhi_dimension d, const lh_choice *c)
+{
+    lhi_config config = lhi_config_from_choice(c);
+    const lhi_best_per_value *heads = &r->unseen->heads;
+    if (heads->n && d == LHI_DIMENSION_ZERO && c->zero >= 2 &&
+        lhi_elastic_is_applicable(r->job, &config))
+        return true; /* elastic plans with only this sharding are unknown */
+    if (r->plan->best.elastic && !c->elastic && d != LHI_DIMENSION_SCHEDULE)
+        return true; /* and so are those with other values than the best */
+    for (uint32_t i = 0; i < heads->n; i++) {
+        const lhi_best_with_value *h = &heads->all[i];
+        if (h->dimension != d || d == LHI_DIMENSION_SCHEDULE)
+            continue;
+        if (lhi_dimension_value(d, &config) == h->value)
+            return !h->is_local_optimum;
+    }
+    return false;
+}
+
+/* Formats the text of an alternative. */
+static lh_status format_reason(const alternative_search *r, const lh_plan_dimension_alternative *it,
+                         lh_choice *c, lh_error *err)
+{
+    char text[120];
+    /* A result outside the table describes its own layout. */
+    bool closed = !it->dimension || it->bound_ns >= c->iteration_ns;
+    const char *first = it->is_quick_evaluation ? ", at first sight"
+                        : closed        ? ""
+                                        : ", best found";
+    const char *in = r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
+    if (c->status == LH_CHOICE_BOUNDED)
+        snprintf(text, sizeof text, "%+.1f %% or more",
+                 percent_at(r, c, c->lower_bound_ns));
+    else if (it->bound_ns >= 0 && it->bound_ns < c->iteration_ns)
+        snprintf(text, sizeof text, "%+.1f %%%s%s; none is below %+.1f %%",
+                 percent(r, c), in, first, percent_at(r, c, it->bound_ns));
+    else
+        snprintf(text, sizeof text, "%+.1f %%%s%s", percent(r, c), in, first);
+    c->why = lhi_arena_strdup(r->mem, text);
+    return c->why ? LH_OK : lhi_fail_nomem(err);
+}
+
+static uint64_t passes_of(const lh_choice *c)
+{
+    return (uint64_t)c->layout.pipeline * c->layout.chunks_per_device *
+           c->microbatches * 3;
+}
+
+/* Simulates an alternative that only has a bound. */
+static lh_status simulate(alternative_search *r, lh_choice *slot, lh_error *err)
+{
+    lhi_layout_search s = {
+        .job = r->job, .options = *r->options, .mem = r->mem};
+    lhi_candidate c = {.config = lhi_config_from_choice(slot),
+                       .bound_ns = slot->lower_bound_ns};
+    int64_t bound_ns = slot->lower_bound_ns;
+    r->passes += passes_of(slot);
+    LHI_TRY(lhi_candidate_evaluate(&s, &c, err));
+    *slot = c.choice;
+    lhi_plan_count_simulated(r->plan, bound_ns);
+    return slot->status == LH_CHOICE_OK
+               ? format_reason(r, &(lh_plan_dimension_alternative){.bound_ns = -1}, slot, err)
+               : LH_OK;
+}
+
+/* Finds the best alternative. A bound below every known time does not show
+ * which is best, so such layouts are simulated. */
+static lh_status find_best(alternative_search *r, lhi_dimension d, lh_choice **least,
+                           lh_error *err)
+{
+    for (uint32_t i = 0;; i++) {
+        *least = find_least(r, d, false);
+        if (!*least || (*least)->status != LH_CHOICE_BOUNDED ||
+            i == MAX_SIMULATED_PER_DIMENSION || r->passes + passes_of(*least) > MOST_PASSES)
+            return LH_OK;
+        LHI_TRY(simulate(r, *least, err));
+    }
+}
+
+/* Computes a lower bound on all layouts with another value, explored or not. */
+static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
+                           const lh_choice *least)
+{
+    lhi_config own = lhi_config_from_choice(&r->plan->best);
+    if (r->options->objective == LH_PLAN_CHEAPEST)
+        return -1; /* no bounds on costs here */
+    return lhi_min_int64(value_of(r, least), lhi_unexplored_bound_other_values(r->unseen, d, &own));
+}
+
+/* Adds the best alternative for one dimension. */
+static lh_status add_alternative(alternative_search *r, lhi_dimension d, lh_plan_dimension_alternative *runners,
+                            lh_error *err)
+{
+    lh_choice *least, *best;
+    lhi_config own = lhi_config_from_choice(&r->plan->best);
+    LHI_TRY(find_best(r, d, &least, err));
+    if (!least || !lhi_dimension_is_relevant(r->job, d, &own))
+        return LH_OK;
+    best = find_least(r, d, true);
+    const lh_choice *others[] = {find_local_search_best(r, d), find_pareto_best(r, d)};
+    for (int i = 0; i < 2; i++)
+        if (others[i] && is_better(r, others[i], best))
+            best = (lh_choice *)others[i];
+    if (best && is_better(r, best, least))
+        least = best;
+    lh_plan_dimension_alternative *out = &runners[r->plan->n_dimension_alternatives++];
+    *out = (lh_plan_dimension_alternative){.dimension = lhi_dimension_name(d),
+                            .choice = best ? *best : *least,
+                            .bound_ns = compute_other_bound(r, d, least)};
+    out->is_quick_evaluation = is_quick_result(r, d, &out->choice);
+    return format_reason(r, out, &out->choice, err);
+}
+
+lh_status lhi_plan_find_alternatives(const lh_job *job, const lh_plan_options *options,
+                           lhi_arena *mem, const lhi_unexplored *unseen,
+                           lh_plan *plan, lh_error *err)
+{
+    alternative_search r = {.job = job,
+                .options = options,
+                .mem = mem,
+                .plan = plan,
+                .unseen = unseen};
+    uint32_t n = plan->n_alternatives;
+    lh_plan_dimension_alternative *runners = LHI_NEW(mem, lh_plan_dimension_alternative, LHI_N_DIMENSIONS);
+    r.list = LHI_NEW(mem, lh_choice, n + (size_t)1);
+    if (!runners || !r.list)
+        return lhi_fail_nomem(err);
+    if (n)
+        memcpy(r.list, plan->alternatives, n * sizeof *r.list);
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++)
+        LHI_TRY(add_alternative(&r, (lhi_dimension)d, runners, err));
+    plan->dimension_alternatives = runners;
+    plan->alternatives = r.list;
+    return LH_OK;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds each link quantity's break-even value: the value from which another
+ * layout becomes better than the plan's.
+ *
+ * 1. Scale one quantity by powers of two away from the job's value and plan the
+ *    job again, until another layout wins.
+ * 2. Bisect to find where that begins. A layout that is best only strictly
+ *    between two powers of two is missed.
+ * 3. These are quick searches (lh_plan_options); the plan's own layout and
+ *    schedule compete with their results.
+ * 4. Verify with full searches, at the last point where the layout was best and
+ *    halfway to it. If one finds a better layout, the break-even value is
+ *    between that point and the job's value. */
+#include "planner/explain/break_even.h"
+
+#include "base/fail.h"
+#include "planner/explain/whatif.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/link_override.h"
+#include "planner/search/objective.h"
+#include "planner/search/plan_search.h"
+
+#include <math.h>
+
+#define MARGIN 0.01 /* for results of full searches; see lh_plan_sensitivity */
+
+enum {
+    MAX_DATACENTERS = 8, /* up to here every pair is examined separately */
+    MAX_BREAK_EVENS = 2, /* per quantity: down and up */
+};
+
+/* A plan for one scale factor. */
+typedef struct point {
+    double factor;
+    lh_choice best;
+    bool same; /* the plan's layout, or none better by the margin */
+    bool full; /* result of a full search */
+} point;
+
+/* Sensitivity analysis state. */
+typedef struct sensitivity_search {
+    lh_plan_options options; /* for the quick searches */
+    const lh_plan_options *given;
+    lhi_arena *mem;
+    lhi_arena *sites; /* placements of the compared choices */
+    lh_plan *plan;
+    const lhi_found_plans *known; /* shared with the full searches */
+    bool stopped;
+    /* Quantity under variation. */
+    lh_plan_range *range;
+    lh_plan_break_even *flips;
+    uint32_t n_flips;
+} sensitivity_search;
+
+/* Progress callback that stops all searches with the caller's. */
+static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
+{
+    sensitivity_search *f = context;
+    if (f->given->progress && !f->stopped)
+        f->stopped =
+            f->given->progress(f->given->context, done, total, best_ns);
+    return f->stopped;
+}
+
+/* --- one plan ------------------------------------------------------------- */
+
+/* Plans by a quick search. A choice's arena is kept with the plan if the choice
+ * is. */
+static lh_status plan_quickly(sensitivity_search *f, const lh_job *job, lhi_arena *mem,
+                              lh_choice *best, lh_error *err)
+{
+    lh_plan there = {.job = job};
+    lh_status status =
+        lhi_plan_search(job, &f->options, mem, NULL, &there, err);
+    *best = there.best;
+    best->why = "";
+    lh_pipeline_free((lh_pipeline *)there.pipeline);
+    lh_schedule_free((lh_schedule *)there.schedule);
+    return status;
+}
+
+/* Plans like an answer to --what-if, but without optimal schedules for the
+ * best: all these searches together have about as much work as the plan's
+ * search. */
+static lh_status plan_fully(sensitivity_search *f, const lh_job *job, lhi_arena *mem,
+                            lh_choice *best, lh_error *err)
+{
+    /* per range: halfway, last, each twice */
+    enum { MIN_PARTS = 10, EACH = 4 };
+    const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
+    lh_plan_options full = *f->given;
+    full.no_optimal = true;
+    full.progress = watch;
+    full.layout_progress = NULL;
+    full.context = f;
+    LHI_TRY(lhi_plan_search_again(job, &full, n > MIN_PARTS ? n : MIN_PARTS,
+                                  mem, NULL, best, err));
+    LHI_TRY(lhi_found_plans_improve(f->known, &full, job, mem, best, err));
+    best->why = "";
+    /* With little work, a part is less than a quick search has. */
+    lh_choice quick;
+    LHI_TRY(plan_quickly(f, job, mem, &quick, err));
+    if (lhi_objective_value(f->given, &quick) < lhi_objective_value(f->given, best))
+        *best = quick;
+    return LH_OK;
+}
+
+/* Builds the job with the quantity scaled by `factor`. */
+static lh_status change_job(sensitivity_search *f, double factor, lhi_arena *mem,
+                            lh_job **out, lh_error *err)
+{
+    lh_link_change changes[2] = {
+        {f->range->from, f->range->to, f->range->quantity, true, factor},
+        {f->range->to, f->range->from, f->range->quantity, true, factor}};
+    uint32_t n = f->range->from == LH_ALL_LINKS ? 1 : 2;
+    *out = LHI_NEW(mem, lh_job, 1);
+    return *out ? lhi_job_override_links(f->plan->job, changes, n, mem, *out, err)
+                : lhi_fail_nomem(err);
+}
+
+/* Plans with one factor and compares with the plan's own layout. The result of
+ * a full search must be better by more than the margin. */
+static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p, lh_error *err)
+{
+    lh_choice kept;
+    lh_job *job;
+    LHI_TRY(change_job(f, p->factor, mem, &job, err));
+    LHI_TRY(p->full ? plan_fully(f, job, mem, &p->best, err)
+                    : plan_quickly(f, job, mem, &p->best, err));
+    lh_status status = lhi_plan_evaluate_on_job(f->plan, job, mem, &kept, err);
+    if (status != LH_OK && status != LH_EUNSUPPORTED)
+        return status; /* unsupported: times exceed a pipeline's range */
+    const double margin = p->full ? f->plan->sensitivity->margin : 0;
+    if (status == LH_OK &&
+        (double)lhi_objective_value(f->given, &kept) <=
+            (1 + margin) * (double)lhi_objective_value(f->given, &p->best))
+        p->best = kept;
+    p->same = lhi_choices_are_equal(&p->best, &f->plan->sensitivity->reference);
+    return LH_OK;
+}
+
+/* Plans with one factor and keeps only the choice and its placement, enough to
+ * compare layouts. */
+static lh_status evaluate_point(sensitivity_search *f, double factor, bool full, point *out,
+                         lh_error *err)
+{
+    *out = (point){factor, f->plan->sensitivity->reference, true, full};
+    if (!(factor < 1) && !(factor > 1))
+        return LH_OK; /* already known */
+    lhi_arena *scratch = lhi_arena_make(0);
+    if (!scratch)
+        return lhi_fail_nomem(err);
+    lh_status status = plan_at(f, scratch, out, err);
+    if (status == LH_OK)
+        status = lhi_copy_sites(out->best.layout.sites, f->sites,
+                                &out->best.layout.sites, err);
+    lhi_arena_free(scratch);
+    return status;
+}
+
+/* --- break-even values -----------------------------------------------------
+ */
+
+/* Adds the break-even value between two points. */
+static lh_status add_break_even(sensitivity_search *f, const point *same, const point *other,
+                          lh_error *err)
+{
+    const bool up = same->factor < other->factor;
+    point low = up ? *same : *other, high = up ? *other : *same;
+    lh_plan_break_even *flip = &f->flips[f->n_flips++];
+    *flip =
+        (lh_plan_break_even){.factor_below = low.factor, .factor_above = high.factor};
+    /* Repeats both plans in the permanent arena. */
+    LHI_TRY(plan_at(f, f->mem, &low, err));
+    LHI_TRY(plan_at(f, f->mem, &high, err));
+    flip->below = low.best;
+    flip->above = high.best;
+    return LH_OK;
+}
+
+/* Bisects between a factor with the plan's layout and one with another. */
+static lh_status bisect(sensitivity_search *f, point *same, point *other, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    while (!f->stopped && fmax(same->factor, other->factor) /
+                                  fmin(same->factor, other->factor) >
+                              1 + s->tolerance) {
+        point middle;
+        LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor), other->full,
+                        &middle, err));
+        *(middle.same ? same : other) = middle;
+    }
+    return LH_OK;
+}
+
+/* Checks with full searches that the layout is the best up to this point. If
+ * not, *same and *other become the points that they found. */
+static lh_status confirm(sensitivity_search *f, point *same, point *other, bool *found,
+                         lh_error *err)
+{
+    const double last = same->factor;
+    point stands = {1, f->plan->sensitivity->reference, true, true};
+    for (int i = 0; i < 2 && !f->stopped; i++) {
+        point there;
+        LHI_TRY(evaluate_point(f, i ? last : sqrt(last), true, &there, err));
+        if (!there.same) {
+            *found = true;
+            *same = stands;
+            *other = there;
+            return bisect(f, same, other, err);
+        }
+        stands = there;
+    }
+    return LH_OK;
+}
+
+/* Finds the first break-even value between the job's value and `end`. */
+static lh_status find_break_even(sensitivity_search *f, double end, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    bool up = end > 1, found = false;
+    point same = {1, s->reference, true, false}, next = same;
+    while (!f->stopped && !found &&
+           (up ? same.factor < end : same.factor > end)) {
+        double factor =
+            up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
+        LHI_TRY(evaluate_point(f, factor, false, &next, err));
+        if (next.same)
+            same = next;
+        else
+            found = true;
+    }
+    if (found)
+        LHI_TRY(bisect(f, &same, &next, err));
+    if (s->margin > 0 && (same.factor < 1 || same.factor > 1))
+        LHI_TRY(confirm(f, &same, &next, &found, err));
+    return found && !f->stopped ? add_break_even(f, &same, &next, err) : LH_OK;
+}
+
+/* Finds one range's break-even values, down and up. */
+static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    f->range = range;
+    f->flips = LHI_NEW(f->mem, lh_plan_break_even, MAX_BREAK_EVENS);
+    f->n_flips = 0;
+    if (!f->flips)
+        return lhi_fail_nomem(err);
+    LHI_TRY(find_break_even(f, s->min_factor, err));
+    LHI_TRY(find_break_even(f, s->max_factor, err));
+    range->break_evens = f->flips;
+    range->n_break_evens = f->n_flips;
+    return LH_OK;
+}
+
+/* --- links -----------------------------------------------------------------
+ */
+
+static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
+                      uint32_t to)
+{
+    ranges[(*n)++] =
+        (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_LATENCY};
+    ranges[(*n)++] =
+        (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
+}
+
+/* Examines all links and quantities. */
+static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s, lh_error *err)
+{
+    uint32_t n = f->plan->job->n_datacenters;
+    lh_plan_range *ranges = LHI_NEW(f->mem, lh_plan_range, 2 + (size_t)n * n);
+    if (!ranges)
+        return lhi_fail_nomem(err);
+    if (n > 1)
+        add_range(ranges, &s->n_ranges, LH_ALL_LINKS, LH_ALL_LINKS);
+    for (uint32_t a = 0; n > 2 && n <= MAX_DATACENTERS && a < n; a++)
+        for (uint32_t b = a + 1; b < n; b++)
+            add_range(ranges, &s->n_ranges, a, b);
+    /* The quick searches of a range have about sixty such parts. */
+    f->options.seconds /= 4 * (s->n_ranges ? s->n_ranges : 1);
+    s->ranges = ranges;
+    s->reference = f->plan->best;
+    s->reference.why = "";
+    for (uint32_t i = 0; i < s->n_ranges && !f->stopped; i++)
+        LHI_TRY(find_break_evens(f, &ranges[i], err));
+    return LH_OK;
+}
+
+lh_status lhi_plan_find_break_even(const lh_plan_options *options, lhi_arena *mem,
+                         const lhi_found_plans *known, lh_plan *plan,
+                         lh_error *err)
+{
+    sensitivity_search f = {.options = *options,
+                 .given = options,
+                 .mem = mem,
+                 .known = known,
+                 .plan = plan};
+    double range = options->range > 0 ? options->range : 16;
+    lh_plan_sensitivity *s = LHI_NEW(mem, lh_plan_sensitivity, 1);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->tolerance = options->tolerance > 0 ? options->tolerance : 0.01;
+    if (!(range > 1 && range <= 0x1p20) || !(s->tolerance >= 1e-9))
+        return lhi_fail(err, LH_EINVAL,
+                        "a range of %g with a tolerance of %g: the range is "
+                        "above 1 and at most %g, the tolerance 1e-9 or more",
+                        range, s->tolerance, 0x1p20);
+    s->margin = options->quick ? 0 : MARGIN;
+    s->max_factor = range;
+    s->min_factor = 1 / range;
+    f.options.n_questions = 0;
+    f.options.sensitivity = false;
+    f.options.top = 1;
+    f.options.quick = true;
+    f.options.jitter = NULL;
+    f.options.pareto_front = false;
+    f.options.progress = watch;
+    f.options.layout_progress = NULL;
+    f.options.context = &f;
+    plan->sensitivity = s;
+    f.sites = lhi_arena_make(0);
+    lh_status status = f.sites ? find_all(&f, s, err) : lhi_fail_nomem(err);
+    lhi_arena_free(f.sites);
+    if (f.stopped)
+        plan->sensitivity = NULL;
+    return status;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/explain/found_plans.h"
+
+#include "base/fail.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/link_override.h"
+#include "planner/search/objective.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+
+/* Sets another makespan in the choice. */
+static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
+{
+    double before = (double)c->iteration_ns;
+    c->makespan_ns = makespan_ns;
+    c->overhead_ns = after_ns - c->optimizer_ns;
+    c->iteration_ns = makespan_ns + after_ns;
+    if (c->iteration_ns <= 0)
+        return;
+    c->tokens_per_s *= before / (double)c->iteration_ns;
+    c->mfu *= before / (double)c->iteration_ns;
+}
+
+/* Runs a plan's schedule on another pipeline. */
+static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
+                           int64_t after_ns, lh_choice *kept, lh_error *err)
+{
+    lh_timeline *t;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(p, &bound, err));
+    LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
+    retime(kept, lh_timeline_makespan(t), after_ns);
+    kept->bubble_ratio = lh_timeline_bubble_ratio(t);
+    kept->lower_bound_ns = bound.ns + after_ns;
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+                        lh_choice *kept, lh_error *err)
+{
+    lh_pipeline *p;
+    int64_t after_ns;
+    *kept = plan->best;
+    kept->why = "";
+    kept->jitter = NULL;
+    LHI_TRY(lhi_pipeline_override_links(plan->job, job, &plan->best, plan->pipeline,
+                                 mem, &p, &after_ns, err));
+    lh_status status = run_schedule(plan, p, after_ns, kept, err);
+    lh_pipeline_free(p);
+    return status;
+}
+
+void lhi_found_plans_fini(lhi_found_plans *known)
+{
+    for (uint32_t i = 0; i < known->n; i++) {
+        lh_pipeline_free((lh_pipeline *)known->all[i].pipeline);
+        lh_schedule_free((lh_schedule *)known->all[i].schedule);
+    }
+    free(known->all);
+    *known = (lhi_found_plans){0};
+}
+
+/* Grows the list by at least one entry. */
+static lh_status grow(lhi_found_plans *known, lh_error *err)
+{
+    uint32_t room = known->room ? 2 * known->room : 8;
+    lh_plan *more;
+    if (known->n < known->room)
+        return LH_OK;
+    more = realloc(known->all, room * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    known->all = more;
+    known->room = room;
+    return LH_OK;
+}
+
+/* Compares one device's pass order. */
+static bool is_same_order(const lh_schedule *a, const lh_schedule *b,
+                          uint32_t device)
+{
+    uint32_t n, m;
+    const lh_pass *x = lh_schedule_order(a, device, &n);
+    const lh_pass *y = lh_schedule_order(b, device, &m);
+    for (uint32_t i = 0; i < n && n == m; i++)
+        if (x[i].chunk != y[i].chunk || x[i].microbatch != y[i].microbatch ||
+            x[i].part != y[i].part || x[i].n_parts != y[i].n_parts ||
+            x[i].kind != y[i].kind)
+            return false;
+    return n == m;
+}
+
+/* Checks whether two plans are identical, so equal with any links. Elastic
+ * plans are never compared. */
+static bool is_same(const lh_plan *a, const lh_plan *b)
+{
+    const lh_schedule *x = a->schedule, *y = b->schedule;
+    uint32_t devices = lh_schedule_n_devices(x);
+    if (a->best.elastic || b->best.elastic ||
+        !lhi_choices_share_pipeline(&a->best, &b->best) ||
+        devices != lh_schedule_n_devices(y) || lh_schedule_n_link_orders(x) ||
+        lh_schedule_n_link_orders(y))
+        return false;
+    for (uint32_t d = 0; d < devices; d++)
+        if (!is_same_order(x, y, d))
+            return false;
+    return true;
+}
+
+/* Checks whether an identical plan is in the list. */
+static bool is_known(const lhi_found_plans *known, const lh_plan *plan)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (is_same(&known->all[i], plan))
+            return true;
+    return false;
+}
+
+lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
+                              lh_error *err)
+{
+    const bool again = is_known(known, plan);
+    lh_status status = again ? LH_OK : grow(known, err);
+    if (status == LH_OK && !again) {
+        known->all[known->n++] = (lh_plan){.job = plan->job,
+                                           .best = plan->best,
+                                           .pipeline = plan->pipeline,
+                                           .schedule = plan->schedule};
+        return LH_OK;
+    }
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    return status;
+}
+
+lh_status lhi_found_plans_improve(const lhi_found_plans *known,
+                                 const lh_plan_options *options,
+                                 const lh_job *job, lhi_arena *mem,
+                                 lh_choice *best, lh_error *err)
+{
+    for (uint32_t i = 0; i < known->n; i++) {
+        lh_choice kept;
+        if (known->all[i].job == job)
+            continue;
+        if (options->progress &&
+            options->progress(options->context, i, known->n,
+                              best->iteration_ns))
+            break;
+        lh_status status = lhi_plan_evaluate_on_job(&known->all[i], job, mem, &kept, err);
+        if (status == LH_EUNSUPPORTED) /* times exceed a pipeline's range */
+            continue;
+        LHI_TRY(status);
+        if (lhi_objective_value(options, &kept) < lhi_objective_value(options, best))
+            *best = kept;
+    }
+    return LH_OK;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans with other links. */
+#ifndef LHI_WHATIF_H
+#define LHI_WHATIF_H
+
+#include "planner/explain/found_plans.h"
+
+/* Rejects options->questions that do not apply to the job. */
+lh_status lhi_plan_check_questions(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lh_error *err);
+
+/* Finds a job's best plan with 1/`parts` of the plan's work. The result joins
+ * `known` (NULL: it does not). */
+lh_status lhi_plan_search_again(const lh_job *job,
+                                const lh_plan_options *options, uint32_t parts,
+                                lhi_arena *mem, lhi_found_plans *known,
+                                lh_choice *best, lh_error *err);
+
+/* The same with 1/`parts` of a question's work, and with the complete result.
+ * The caller frees out->pipeline and out->schedule, on failure too. */
+lh_status lhi_plan_search_short(const lh_job *job,
+                                const lh_plan_options *options, uint32_t parts,
+                                lhi_arena *mem, lh_plan *out, lh_error *err);
+
+/* Finds the best plan without job->target, and stores it if it is better than
+ * the plan. */
+lh_status lhi_plan_without_target(const lh_plan_options *options,
+                                  lhi_arena *mem, lh_plan *plan, lh_error *err);
+
+/* Answers options->questions for an otherwise complete plan. Results join
+ * `known` and are in `mem`. */
+lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
+                          lhi_found_plans *known, lh_plan *plan, lh_error *err);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `network` of a plan: docs/formats/plan.md. */
+#include "planner/explain/link_advice.h"
+#include "planner/file/plan_file.h"
+#include "format/job/parse.h"
+
+#include <string.h>
+
+static const lhi_schema_field option_rows[] = {
+    {"setting", LHI_STRUCT(lh_advice_option, setting),
+     .table = &lhi_link_setting_schema},
+    {"message_gbps", LHI_GBPS(lh_advice_option, message_bytes_per_s),
+     .high = 1e290, .when = LHI_NULLABLE},
+    {"message_s", LHI_SECONDS(lh_advice_option, message_ns), .high = 9e9,
+     .when = LHI_NULLABLE, .absent = -1},
+    {"data_gbps", LHI_GBPS(lh_advice_option, data_bytes_per_s), .high = 1e290,
+     .when = LHI_NULLABLE},
+    {"iteration_s", LHI_SECONDS(lh_advice_option, iteration_ns), .high = 9e9,
+     .when = LHI_NULLABLE, .absent = -1},
+    {"advised", LHI_BOOL(lh_advice_option, advised)},
+};
+static const lhi_schema option_table = {
+    LHI_ROWS("option", lh_advice_option, option_rows)};
+
+static const lhi_schema_field published_rows[] = {
+    {"low", LHI_REAL(lh_advice_published, low), .high = 1e9},
+    {"high", LHI_REAL(lh_advice_published, high), .high = 1e9},
+    {"where", LHI_STRING(lh_advice_published, where)},
+};
+static const lhi_schema published_table = {
+    LHI_ROWS("published", lh_advice_published, published_rows)};
+
+static const lhi_schema_field question_rows[] = {
+    {"question", LHI_ENUM(lh_advice_question, topic),
+     .names = lhi_advice_topics},
+    {"matters", LHI_BOOL(lh_advice_question, change_advised)},
+    {"why", LHI_STRING(lh_advice_question, why)},
+    {"gain", LHI_REAL(lh_advice_question, gain), .high = 1e290,
+     .when = LHI_DEFAULTED},
+    {"differs", LHI_REAL(lh_advice_question, spread), .high = 1e290,
+     .when = LHI_DEFAULTED},
+    {"published", LHI_STRUCT_POINTER(lh_advice_question, published),
+     .table = &published_table, .when = LHI_OPTIONAL},
+    {"sure", LHI_STRING(lh_advice_question, confidence), .when = LHI_OPTIONAL},
+    {"options", LHI_LIST(lh_advice_question, options, n_options),
+     .table = &option_table},
+};
+static const lhi_schema question_table = {
+    LHI_ROWS("question", lh_advice_question, question_rows)};
+
+static lh_status check_site(const lhi_read_context *r, const lhi_node *map,
+                            const char *key, const char *name, lh_error *err)
+{
+    const lh_job *job = ((const lh_plan *)r->context)->job;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (strcmp(job->datacenters[i].name, name) == 0 ||
+            (job->datacenters[i].zone_of &&
+             strcmp(job->datacenters[i].zone_of, name) == 0))
+            return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(map, key), err, LH_EINPUT,
+                        "the job has no datacenter '%.60s'", name);
+}
+
+static lh_status check_ends(const lhi_read_context *r, const lhi_node *map, void *it,
+                            lh_error *err)
+{
+    const lh_link_advice *a = it;
+    LHI_TRY(check_site(r, map, "from", a->from, err));
+    LHI_TRY(check_site(r, map, "to", a->to, err));
+    if (strcmp(a->from, a->to) != 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "to"), err, LH_EINPUT,
+                        "must be another datacenter than 'from'");
+}
+
+static const lhi_schema_field link_rows[] = {
+    {"from", LHI_STRING(lh_link_advice, from)},
+    {"to", LHI_STRING(lh_link_advice, to)},
+    {"messages", LHI_INTEGER(lh_link_advice, messages), .most = INT64_MAX},
+    {"message_bytes", LHI_INTEGER(lh_link_advice, message_bytes),
+     .most = INT64_MAX},
+    {"message_flows", LHI_INTEGER(lh_link_advice, message_flows),
+     .most = INT64_MAX},
+    {"data_bytes", LHI_INTEGER(lh_link_advice, data_bytes), .most = INT64_MAX},
+    {"data_flows", LHI_INTEGER(lh_link_advice, data_flows), .most = INT64_MAX},
+    {"expert_bytes", LHI_INTEGER(lh_link_advice, expert_bytes), .most = INT64_MAX,
+     LHI_OMIT_IF(lh_link_advice, expert_bytes, 0)},
+    {"data_step_bytes", LHI_INTEGER(lh_link_advice, data_step_bytes),
+     .most = INT64_MAX},
+    {"paths", LHI_INTEGER(lh_link_advice, paths), .least = 1, .most = UINT32_MAX},
+    {"paths_given", LHI_BOOL(lh_link_advice, paths_from_job)},
+    {"measured", LHI_BOOL(lh_link_advice, measured)},
+    {"planned", LHI_STRUCT(lh_link_advice, planned), .table = &option_table},
+    {"advised", LHI_STRUCT(lh_link_advice, advised), .table = &option_table},
+    {"questions", LHI_LIST(lh_link_advice, questions, n_questions),
+     .table = &question_table},
+};
+const lhi_schema lhi_link_advice_table = {
+    LHI_ROWS("advice", lh_link_advice, link_rows), .check = check_ends};

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks redundant values of a plan's file outside its choices. */
+#include "planner/file/plan_file.h"
+#include "planner/layout/layout.h"
+#include "planner/plan_internal.h"
+#include "planner/search/pareto_front.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Checks that each layout is counted once. `left` must be present in the file.
+ */
+static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
+                              lh_error *err)
+{
+    const lhi_node *map = lhi_node_find(doc->root, "search");
+    uint64_t sum =
+        (uint64_t)p->n_memory + p->n_bounded + p->n_simulated + p->n_unexplored;
+    bool whole = lhi_node_find(map, "left") != NULL;
+    if (p->n_layouts == UINT32_MAX || /* at least that many */
+        (whole ? sum == p->n_layouts : sum <= p->n_layouts))
+        return LH_OK;
+    return lhi_doc_fail(doc, lhi_node_find(map, "layouts"), err, LH_EINPUT,
+                        "is %" PRIu32 ", but memory, bounded, simulated and "
+                        "left are %" PRIu64 " together",
+                        p->n_layouts, sum);
+}
+
+/* Checks that each device is in the datacenter of the layout's rank. */
+static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
+                              lhi_arena *mem, lh_error *err)
+{
+    const lh_layout *l = &p->best.layout;
+    lhi_mark mark = lhi_arena_mark(mem);
+    lhi_layout_placement places;
+    lh_error why = {0};
+    lh_status status = lhi_layout_place(p->job, l, mem, &places, &why);
+    if (status == LH_EUNSUPPORTED)
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "layout"), err, LH_EINPUT,
+                            "%s", why.text);
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    for (uint32_t d = 0; d < l->pipeline && status == LH_OK; d++) {
+        uint32_t site = lh_pipeline_device_site(p->pipeline, d);
+        const char *want = p->job->datacenters[places.ranks[d].datacenter].name;
+        const char *has =
+            site == LH_NONE ? NULL : lh_pipeline_site_name(p->pipeline, site);
+        if (has && strcmp(has, want) != 0)
+            status = lhi_doc_fail(doc, lhi_node_find(doc->root, "pipeline"), err,
+                                  LH_EINPUT,
+                                  "device %" PRIu32 " is in '%s', but the "
+                                  "layout has that rank in '%s'",
+                                  d, has, want);
+    }
+    lhi_arena_rewind(mem, mark);
+    return status;
+}
+
+/* Checks that a choice's samples match the plan's jitter settings. */
+static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
+                              const lh_plan *p, const lh_choice *c,
+                              lh_error *err)
+{
+    if (c->jitter && !p->robust)
+        return lhi_doc_fail(doc, lhi_node_find(map, "jitter"), err, LH_EINPUT,
+                            "the plan has no 'robust' to say what was drawn");
+    if (c->jitter && c->jitter->samples > p->robust->jitter.samples)
+        return lhi_doc_fail(doc, lhi_node_find(lhi_node_find(map, "jitter"), "samples"),
+                            err, LH_EINPUT,
+                            "is %" PRIu32 "; robust.samples is %" PRIu32,
+                            c->jitter->samples, p->robust->jitter.samples);
+    return LH_OK;
+}
+
+static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
+                                   const lh_plan *p, uint32_t n,
+                                   const lh_choice *all, lh_error *err)
+{
+    const lhi_node *list = lhi_node_find(doc->root, key);
+    const lhi_node *map = list ? list->first : NULL;
+    for (uint32_t i = 0; i < n && map; i++, map = map->next)
+        LHI_TRY(check_jitter(doc, map, p, &all[i], err));
+    return LH_OK;
+}
+
+static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
+                              lh_error *err)
+{
+    if (p->robust && !p->best.jitter)
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "robust"), err, LH_EINPUT,
+                            "the plan has no 'jitter' of its own");
+    LHI_TRY(check_jitter(doc, doc->root, p, &p->best, err));
+    LHI_TRY(
+        check_list_jitter(doc, "methods", p, p->n_methods, p->methods, err));
+    return check_list_jitter(doc, "alternatives", p, p->n_alternatives,
+                             p->alternatives, err);
+}
+
+/* Checks devices, chunks and microbatches of layout, pipeline and schedule. */
+static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
+                             lh_error *err)
+{
+    const lh_layout *l = &p->best.layout;
+    const lhi_node *root = doc->root;
+    uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    if (lh_pipeline_n_devices(p->pipeline) != l->pipeline)
+        return lhi_doc_fail(doc, lhi_node_find(root, "layout"), err, LH_EINPUT,
+                            "pipeline is %" PRIu32 ", but the plan's pipeline "
+                            "has %" PRIu32 " devices",
+                            l->pipeline, lh_pipeline_n_devices(p->pipeline));
+    if (lh_pipeline_n_chunks(p->pipeline) != chunks)
+        return lhi_doc_fail(doc, lhi_node_find(root, "layout"), err, LH_EINPUT,
+                            "pipeline x chunks_per_device is %" PRIu64
+                            ", but the plan's pipeline has %" PRIu32 " chunks",
+                            chunks, lh_pipeline_n_chunks(p->pipeline));
+    if (lh_pipeline_n_microbatches(p->pipeline) != p->best.microbatches)
+        return lhi_doc_fail(doc, lhi_node_find(root, "microbatches"), err, LH_EINPUT,
+                            "is %" PRIu32 ", but the plan's pipeline has "
+                            "%" PRIu32,
+                            p->best.microbatches,
+                            lh_pipeline_n_microbatches(p->pipeline));
+    if (lh_schedule_n_devices(p->schedule) != l->pipeline)
+        return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err, LH_EINPUT,
+                            "has %" PRIu32 " rows for %" PRIu32 " devices",
+                            lh_schedule_n_devices(p->schedule), l->pipeline);
+    return LH_OK;
+}
+
+static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
+                               lh_error *err)
+{
+    const lhi_node *with = lhi_node_find(doc->root, "network_iteration_s");
+    if (!with)
+        with = lhi_node_find(doc->root, "network_now_iteration_s");
+    if (!with || p->n_network)
+        return LH_OK;
+    return lhi_doc_fail(doc, with, err, LH_EINPUT,
+                        "there are no links in 'network' to be set");
+}
+
+/* Checks that no entry of the Pareto front dominates another. */
+static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
+                             lh_error *err)
+{
+    const lhi_node *list = lhi_node_find(doc->root, "front"), *whole;
+    for (uint32_t i = 0; i < p->n_pareto; i++)
+        for (uint32_t k = 0; k < p->n_pareto; k++) {
+            lhi_pareto_point a = lhi_pareto_point_of(&p->pareto_front[i]),
+                            b = lhi_pareto_point_of(&p->pareto_front[k]);
+            if (i != k && lhi_pareto_point_covers(&a, &b))
+                return lhi_doc_fail(doc, list, err, LH_EINPUT,
+                                    "entry %u is as good as entry %u in time, "
+                                    "memory and cost",
+                                    i, k);
+        }
+    return list ? lhi_node_require(doc, doc->root, "front_whole", &whole, err) : LH_OK;
+}
+
+/* Checks the plan's layout against the values that the job fixes. */
+static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
+                               lh_error *err)
+{
+    const lh_layout *has = &p->best.layout, *want = &p->job->layout;
+    const struct {
+        const char *key;
+        uint32_t has, want; /* 0: open */
+    } rows[] = {
+        {"tensor", has->tensor, want->tensor},
+        {"context", has->context, want->context},
+        {"expert", has->expert, want->expert},
+        {"pipeline", has->pipeline, want->pipeline},
+        {"data", has->data, want->data},
+        {"micro_batch", has->micro_batch, want->micro_batch},
+        {"chunks_per_device", has->chunks_per_device, want->chunks_per_device},
+    };
+    const lhi_node *map = lhi_node_find(doc->root, "layout");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].want && rows[i].has != rows[i].want)
+            return lhi_doc_fail(doc, lhi_node_find(map, rows[i].key), err, LH_EINPUT,
+                                "is %" PRIu32 ", but the job's layout.%s is "
+                                "%" PRIu32,
+                                rows[i].has, rows[i].key, rows[i].want);
+    return LH_OK;
+}
+
+/* Checks the training settings in the same way; elastic plans may mix values.
+ */
+static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
+                                lh_error *err)
+{
+    const lh_training *t = &p->job->training;
+    if (p->best.elastic)
+        return LH_OK;
+    if (t->zero_given && p->best.zero != t->zero)
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "zero"), err, LH_EINPUT,
+                            "is %" PRIu32 ", but the job's training.zero is "
+                            "%" PRIu32,
+                            p->best.zero, t->zero);
+    if (t->recompute_given && p->best.recompute != t->recompute)
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "recompute"), err,
+                            LH_EINPUT,
+                            "is '%s', but the job's training.recompute is '%s'",
+                            lh_recompute_name(p->best.recompute),
+                            lh_recompute_name(t->recompute));
+    return LH_OK;
+}
+
+/* Checks whether the text has the hash that the plan names. Releases the text.
+ */
+static bool names_text(const lh_plan *p, char *text, size_t len)
+{
+    char hash[LHI_HASH_TEXT];
+    lhi_plan_hash(text, len, hash);
+    lh_text_free(text);
+    return strcmp(hash, p->input_hash) == 0;
+}
+
+/* Checks the job's hash. It may be that of the job as in the file, so that
+ * versions with another way of writing jobs can read it; or that of the job as
+ * this version writes it, in case another program wrote the same numbers
+ * differently. */
+static lh_status check_job(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+{
+    const lhi_node *job = lhi_node_find(doc->root, "job");
+    char *text;
+    size_t len;
+    LHI_TRY(lhi_json_format(lhi_json_from_node(doc, job), &text, &len, err));
+    if (names_text(p, text, len))
+        return LH_OK;
+    LHI_TRY(lh_job_format(p->job, &text, &len, err));
+    if (names_text(p, text, len))
+        return LH_OK;
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "input_hash"), err, LH_EINPUT,
+                        "is not that of the plan's job, which was changed "
+                        "after planning: make a plan of the changed job");
+}
+
+lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map, void *it,
+                         lh_error *err)
+{
+    const lh_plan *p = it;
+    LHI_TRY(check_network(r->doc, p, err));
+    LHI_TRY(check_front(r->doc, p, err));
+    LHI_TRY(check_sizes(r->doc, p, err));
+    LHI_TRY(lhi_memory_check(r->doc, p, err));
+    if (p->best.status != LH_CHOICE_OK)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "status"), err, LH_EINPUT,
+                            "of a plan must be 'ok'");
+    LHI_TRY(check_counts(r->doc, p, err));
+    LHI_TRY(check_robust(r->doc, p, err));
+    LHI_TRY(check_places(r->doc, p, r->mem, err));
+    LHI_TRY(check_degrees(r->doc, p, err));
+    LHI_TRY(check_training(r->doc, p, err));
+    LHI_TRY(check_job(r->doc, p, err));
+    return lhi_check_choice_pipeline(r->doc, p, err);
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks that a plan's pipeline matches its choice by building it again. If the
+ * plan's values do not reproduce it, this looks for other values that do, to
+ * report a likely edit. */
+#include "base/integer_math.h"
+#include "schedule/pipeline/pipeline_internal.h"
+#include "planner/elastic/pipeline.h"
+#include "planner/file/plan_file.h"
+#include "planner/layout/choice.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Checks the peak memory. Limits come from the job's GPUs or from the pipeline,
+ * which may have been given others. */
+static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
+                            const lh_pipeline *built, lh_error *err)
+{
+    const lh_choice *has = &p->best;
+    lh_choice want = *has;
+    lhi_choice_memory(&want, p->pipeline, p->schedule);
+    if (built && (has->peak_memory_bytes != want.peak_memory_bytes ||
+                  has->memory_limit_bytes != want.memory_limit_bytes))
+        lhi_choice_memory_within(&want, p->pipeline, p->schedule, built);
+    if (has->memory_limit_bytes != want.memory_limit_bytes)
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "memory_limit_bytes"), err,
+                            LH_EINPUT,
+                            "is %" PRId64 ", but the device with the least "
+                            "room left may hold %" PRId64,
+                            has->memory_limit_bytes, want.memory_limit_bytes);
+    if (has->peak_memory_bytes != want.peak_memory_bytes)
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "peak_memory_bytes"), err,
+                            LH_EINPUT,
+                            "is %" PRId64 ", but the device with the least "
+                            "room left holds %" PRId64 " at most",
+                            has->peak_memory_bytes, want.peak_memory_bytes);
+    return LH_OK;
+}
+
+/* --- similarity of two pipelines -------------------------------------------
+ */
+
+/* How well two pipelines match. */
+typedef enum similarity {
+    DIFFERENT,
+    SAME_MEMORY,
+    SAME, /* times as well */
+} similarity;
+
+/* Compares the data-parallel operations. */
+static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
+{
+    if (a->n_dp_ops != b->n_dp_ops)
+        return false;
+    for (uint32_t i = 0; i < a->n_dp_ops; i++) {
+        const lh_dp_op *x = &a->dp_ops[i], *y = &b->dp_ops[i];
+        if (x->chunk != y->chunk || x->bucket != y->bucket ||
+            x->n_buckets != y->n_buckets || x->transfer_ns != y->transfer_ns)
+            return false;
+    }
+    return true;
+}
+
+/* Compares D + W as a sum, because joined passes have no separate values. */
+static similarity compare(const lh_pipeline *a, const lh_pipeline *b)
+{
+    if (a->n_chunks != b->n_chunks)
+        return DIFFERENT;
+    bool times = same_ops(a, b);
+    for (uint32_t c = 0; c < a->n_chunks; c++) {
+        const lh_chunk *x = &a->chunks[c], *y = &b->chunks[c];
+        if (x->mem_static != y->mem_static || x->mem_f != y->mem_f ||
+            x->mem_d + x->mem_w != y->mem_d + y->mem_w)
+            return DIFFERENT;
+        times = times && x->f_ns == y->f_ns &&
+                x->d_ns + x->w_ns == y->d_ns + y->w_ns &&
+                x->all_gather_ns == y->all_gather_ns &&
+                x->reduce_scatter_ns == y->reduce_scatter_ns;
+    }
+    return times ? SAME : SAME_MEMORY;
+}
+
+/* Searches for a configuration that matches better than `like`. */
+typedef struct timeline_index {
+    const lhi_doc *doc;
+    const lh_plan *plan;
+    lhi_config has, best;
+    similarity like; /* match of the best configuration */
+    lhi_arena *mem;
+} edit_search;
+
+/* Builds a configuration's pipeline. */
+static lh_status build(const lh_plan *p, const lhi_config *config,
+                       lhi_built_layout *out, lh_error *err)
+{
+    return config->elastic ? lhi_elastic_rebuild(p->job, config, out, err)
+                           : lhi_layout_build(p->job, config, out, err);
+}
+
+/* A configuration that cannot be built cannot be the plan's. */
+static lh_status try_config(edit_search *f, const lhi_config *config, lh_error *err)
+{
+    lhi_built_layout built;
+    lh_error why = {0};
+    lh_status status = build(f->plan, config, &built, &why);
+    if (status == LH_OK) {
+        similarity now = compare(f->plan->pipeline, built.pipeline);
+        lh_pipeline_free(built.pipeline);
+        if (now > f->like) {
+            f->like = now;
+            f->best = *config;
+        }
+        return LH_OK;
+    }
+    if (lhi_layout_is_infeasible(status))
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* --- possible original values ----------------------------------------------
+ */
+
+/* Tries other recomputation, ZeRO stages and sharding. */
+static lh_status try_states(edit_search *f, lh_error *err)
+{
+    const lh_training *t = &f->plan->job->training;
+    bool given = f->has.layout.sharding != LH_SHARDING_ANY;
+    uint32_t last = given ? LH_SHARDING_HYBRID_LEADERS : LH_SHARDING_ANY;
+    /* elastic plans have shares instead */
+    uint32_t most_zero = f->has.elastic ? 0 : 3;
+    for (uint32_t r = LH_RECOMPUTE_NONE; r <= LH_RECOMPUTE_MODULES; r++)
+        for (uint32_t zero = 0; zero <= most_zero; zero++)
+            for (uint32_t k = given; k <= last; k++) {
+                lhi_config config = f->has;
+                if (r == LH_RECOMPUTE_MODULES &&
+                    t->recompute != LH_RECOMPUTE_MODULES)
+                    continue;
+                config.recompute = (lh_recompute)r;
+                config.zero = zero;
+                config.layout.sharding = (lh_sharding)k;
+                LHI_TRY(try_config(f, &config, err));
+            }
+    return LH_OK;
+}
+
+/* Checks whether a value is open in the job or equal. */
+static bool job_allows(uint32_t asked, uint32_t value)
+{
+    return !asked || asked == value;
+}
+
+/* Tries other degrees with the same GPU and microbatch counts. */
+static lh_status try_degrees(edit_search *f, lh_error *err)
+{
+    const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
+    const uint64_t group = (uint64_t)l->tensor * l->context * l->data;
+    const uint64_t together = (uint64_t)l->data * l->micro_batch;
+    for (uint32_t data = 1; data <= together && data <= group; data++) {
+        if (together % data != 0 || group % data != 0)
+            continue;
+        uint64_t rest = group / data;
+        for (uint32_t tensor = 1; tensor <= rest; tensor++) {
+            lhi_config config = f->has;
+            if (rest % tensor != 0)
+                continue;
+            config.layout.data = data;
+            config.layout.micro_batch = (uint32_t)(together / data);
+            config.layout.tensor = tensor;
+            config.layout.context = (uint32_t)(rest / tensor);
+            if (job_allows(asked->data, config.layout.data) &&
+                job_allows(asked->micro_batch, config.layout.micro_batch) &&
+                job_allows(asked->tensor, config.layout.tensor) &&
+                job_allows(asked->context, config.layout.context))
+                LHI_TRY(try_config(f, &config, err));
+        }
+    }
+    return LH_OK;
+}
+
+/* Tries other expert degrees. */
+static lh_status try_experts(edit_search *f, lh_error *err)
+{
+    uint32_t experts = f->plan->job->model->experts;
+    for (uint32_t n = 1; n <= experts; n++) {
+        lhi_config config = f->has;
+        config.layout.expert = n;
+        if (experts % n == 0 && job_allows(f->plan->job->layout.expert, n))
+            LHI_TRY(try_config(f, &config, err));
+    }
+    return LH_OK;
+}
+
+/* Guesses each chunk's layers from its forward time; one layer counts as in the
+ * middle chunk. Returns false if they equal the plan's. */
+static bool guess_layers(const edit_search *f, const lh_pipeline *built,
+                         uint32_t *layers)
+{
+    uint32_t first, n, all = f->plan->job->model->layers, sum = 0;
+    uint32_t middle = built->n_chunks / 2;
+    bool other = false;
+    lhi_config_layers(all, &f->has, middle, &first, &n);
+    double one = n ? (double)built->chunks[middle].f_ns / n : 0;
+    for (uint32_t c = 0; c < built->n_chunks && one > 0; c++) {
+        const double more = (double)f->plan->pipeline->chunks[c].f_ns -
+                            (double)built->chunks[c].f_ns;
+        lhi_config_layers(all, &f->has, c, &first, &n);
+        double now = n + round(more / one);
+        if (!(now >= 0 && now <= all))
+            return false;
+        layers[c] = (uint32_t)now;
+        sum += layers[c];
+        other = other || layers[c] != n;
+    }
+    return other && sum == all;
+}
+
+/* Tries the guessed layers. */
+static lh_status try_layers(edit_search *f, lh_error *err)
+{
+    uint32_t *layers =
+        LHI_NEW(f->mem, uint32_t, lh_pipeline_n_chunks(f->plan->pipeline));
+    lhi_config config = f->has;
+    lhi_built_layout built;
+    lh_error why = {0};
+    if (!layers)
+        return lhi_fail_nomem(err);
+    lh_status status = build(f->plan, &config, &built, &why);
+    if (lhi_layout_is_infeasible(status))
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    bool other = built.pipeline->n_chunks == f->plan->pipeline->n_chunks &&
+                 guess_layers(f, built.pipeline, layers);
+    lh_pipeline_free(built.pipeline);
+    config.layers = layers;
+    return other ? try_config(f, &config, err) : LH_OK;
+}
+
+/* --- error messages --------------------------------------------------------
+ */
+
+/* Reports a wrong word and the one that fits. */
+static lh_status report_word(const edit_search *f, const lhi_node *at,
+                             const char *said, const char *fit, const char *of,
+                             lh_error *err)
+{
+    return lhi_doc_fail(f->doc, at ? at : f->doc->root, err, LH_EINPUT,
+                        "is '%s', but the plan's pipeline is that of '%s'; to "
+                        "have another, set %s in the job and plan again",
+                        said, fit, of);
+}
+
+/* Reports the recomputation, ZeRO stage or sharding that differs. */
+static lh_status report_state(const edit_search *f, lh_error *err)
+{
+    char is[16], was[16];
+    const lhi_config *has = &f->has, *fits = &f->best;
+    const lhi_node *root = f->doc->root;
+    if (has->recompute != fits->recompute)
+        return report_word(
+            f, lhi_node_find(root, "recompute"), lh_recompute_name(has->recompute),
+            lh_recompute_name(fits->recompute), "training.recompute", err);
+    if (has->layout.sharding != fits->layout.sharding)
+        return report_word(f, lhi_node_find(lhi_node_find(root, "layout"), "sharding"),
+                           lh_sharding_name(has->layout.sharding),
+                           lh_sharding_name(fits->layout.sharding),
+                           "layout.sharding", err);
+    snprintf(is, sizeof is, "%" PRIu32, has->zero);
+    snprintf(was, sizeof was, "%" PRIu32, fits->zero);
+    return report_word(f, lhi_node_find(root, "zero"), is, was, "training.zero",
+                       err);
+}
+
+/* Reports the first degree that differs. */
+static lh_status report_degree(const edit_search *f, bool *refused, lh_error *err)
+{
+    const lh_layout *has = &f->has.layout, *fits = &f->best.layout;
+    const struct {
+        const char *key, *of;
+        uint32_t has, fits;
+    } rows[] = {
+        {"tensor", "layout.tensor", has->tensor, fits->tensor},
+        {"context", "layout.context", has->context, fits->context},
+        {"expert", "layout.expert", has->expert, fits->expert},
+        {"data", "layout.data", has->data, fits->data},
+        {"micro_batch", "layout.micro_batch", has->micro_batch,
+         fits->micro_batch},
+    };
+    const lhi_node *map = lhi_node_find(f->doc->root, "layout");
+    *refused = false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char is[16], was[16];
+        if (rows[i].has == rows[i].fits)
+            continue;
+        *refused = true;
+        snprintf(is, sizeof is, "%" PRIu32, rows[i].has);
+        snprintf(was, sizeof was, "%" PRIu32, rows[i].fits);
+        return report_word(f, lhi_node_find(map, rows[i].key), is, was, rows[i].of,
+                           err);
+    }
+    return LH_OK;
+}
+
+/* Reports the first chunk with other layers. */
+static lh_status report_layers(const edit_search *f, lh_error *err)
+{
+    uint32_t first, has = 0, fits = 0, c = 0;
+    uint32_t all = f->plan->job->model->layers;
+    const lhi_node *at = lhi_node_find(f->doc->root, "chunk_layers");
+    for (; c < f->plan->pipeline->n_chunks && has == fits; c++) {
+        lhi_config_layers(all, &f->has, c, &first, &has);
+        lhi_config_layers(all, &f->best, c, &first, &fits);
+    }
+    return lhi_doc_fail(f->doc, at ? at : lhi_node_find(f->doc->root, "layout"), err,
+                        LH_EINPUT,
+                        "chunk %" PRIu32 " has %" PRIu32 " layers%s, but "
+                        "%" PRIu32 " in the plan's pipeline; to have others, "
+                        "set layout.chunk_layers in the job and plan again",
+                        c - 1, has, at ? "" : " where nothing is said", fits);
+}
+
+/* Reports the edit that was found. */
+static lh_status report_edit(const edit_search *f, lh_error *err)
+{
+    bool refused;
+    LHI_TRY(report_degree(f, &refused, err));
+    if (f->has.layers != f->best.layers)
+        return report_layers(f, err);
+    return report_state(f, err);
+}
+
+/* Searches for other degrees, layers, recomputation, ZeRO stage or sharding
+ * that match the plan's pipeline better: evidence of an edit. If there are
+ * none, as for plans from versions with other costs, the file is accepted. */
+static lh_status find_edit(edit_search *f, lh_error *err)
+{
+    similarity before = f->like;
+    LHI_TRY(try_states(f, err));
+    if (f->like == before)
+        LHI_TRY(try_degrees(f, err));
+    if (f->like == before)
+        LHI_TRY(try_experts(f, err));
+    if (f->like == before)
+        LHI_TRY(try_layers(f, err));
+    return f->like == before ? LH_OK : report_edit(f, err);
+}
+
+/* Checks the elastic plan's pipeline; only if its forward times equal this
+ * version's costs can the rest be compared. */
+static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
+                               const lh_pipeline *built, lh_error *err)
+{
+    bool recomputed = false;
+    for (uint32_t c = 0; c < built->n_chunks; c++) {
+        const lh_chunk *x = &p->pipeline->chunks[c], *y = &built->chunks[c];
+        if (x->f_ns != y->f_ns)
+            return LH_OK;
+        recomputed = recomputed || x->mem_f != y->mem_f ||
+                     x->d_ns + x->w_ns != y->d_ns + y->w_ns;
+    }
+    const char *key = recomputed ? "recomputed" : "gradients";
+    return lhi_doc_fail(doc, lhi_node_find(lhi_node_find(doc->root, "elastic"), key), err,
+                        LH_EINPUT,
+                        "is%s not what the plan's pipeline was built with: the "
+                        "file was edited, or another version made it; plan "
+                        "again",
+                        recomputed ? "" : ", or 'parameters' is,");
+}
+
+/* Checks the `source` of the costs. */
+static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
+                              const char *want, lh_error *err)
+{
+    if (strcmp(p->cost_source, want) == 0)
+        return LH_OK;
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err, LH_EINPUT,
+                        "is '%.60s', but times of the plan's pipeline are "
+                        "from '%s'",
+                        p->cost_source, want);
+}
+
+/* Checks that the rebuilt pipeline matches; else searches for an edit. */
+static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
+                                const lhi_config *config,
+                                const lhi_built_layout *built, lh_error *err)
+{
+    edit_search f = {.doc = doc, .plan = p, .has = *config, .best = *config};
+    if (built->pipeline)
+        f.like = compare(p->pipeline, built->pipeline);
+    if (f.like == SAME)
+        return check_source(doc, p, lh_cost_source_name(built->source), err);
+    f.mem = lhi_arena_make(0);
+    lh_status status = f.mem ? find_edit(&f, err) : lhi_fail_nomem(err);
+    lhi_arena_free(f.mem);
+    LHI_TRY(status);
+    return config->elastic && built->pipeline
+               ? check_elastic(doc, p, built->pipeline, err)
+               : LH_OK;
+}
+
+/* Reports operations that are unknown; plans of older versions do not list the
+ * layers. */
+static lh_status check_operations(const lhi_doc *doc, lh_status status,
+                                  const lh_error *why, lh_error *err)
+{
+    if (status != LH_EINPUT)
+        return LH_OK;
+    return lhi_doc_fail(doc,
+                        lhi_node_find(lhi_node_find(doc->root, "elastic"), "recomputed"),
+                        err, LH_EINPUT, "%s", why->text);
+}
+
+lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+{
+    const lhi_config config = lhi_config_from_choice(&p->best);
+    lhi_built_layout built = {0};
+    lh_error why = {0};
+    lh_status status = build(p, &config, &built, &why);
+    if (status != LH_OK)
+        built.pipeline = NULL;
+    if (status != LH_OK && !lhi_layout_is_infeasible(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (config.elastic)
+        LHI_TRY(check_operations(doc, status, &why, err));
+    status = check_peak(doc, p, built.pipeline, err);
+    if (status == LH_OK)
+        status = check_similarity(doc, p, &config, &built, err);
+    lh_pipeline_free(built.pipeline);
+    return status;
+}

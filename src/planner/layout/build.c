@@ -1,0 +1,818 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the scheduling problem from a layout: costs become passes, hops become
+ * links. */
+#include "planner/layout/build_cache.h"
+
+#include "planner/layout/equivalence.h"
+#include "planner/layout/target.h"
+
+#include "base/text.h"
+#include "base/integer_math.h"
+#include "model/paths.h"
+#include "model/shape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* State while building one pipeline. */
+typedef struct builder {
+    const lh_job *job; /* with the configuration's recomputation */
+    const lhi_config *config;
+    lhi_build_cache *known; /* NULL: no cache */
+    lhi_arena *mem;
+    lhi_layout_placement places;
+    lh_chunk *chunks;
+    uint32_t n_chunks, n_links;
+    lh_link *links;
+    uint32_t *last_link, *link_before; /* per device, per link: see add_hop() */
+    uint32_t *shared;      /* per datacenter pair: see share_links() */
+    const char **dp_links; /* per device; NULL: sends nothing */
+    lhi_ecmp_cache busiest;
+    lh_cost last; /* cost of chunk `last_chunk`, if that is above 0 */
+    uint32_t last_chunk;
+    int64_t late_ns; /* late part of reductions, beyond the chunk latencies */
+    int64_t *optimizer_ns, *workspace, *buffers; /* per device */
+    lh_plan_memory *parts; /* per device; NULL: not required */
+    lhi_built_layout *built;
+} builder;
+
+static const lhi_rank_location *rank_of(const builder *b, uint32_t group,
+                                     uint32_t stage)
+{
+    size_t P = b->config->layout.pipeline;
+    return &b->places.ranks[group * P + stage];
+}
+
+/* Takes the slower time of each pass. */
+static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
+{
+    if (other->total_ns > pass->total_ns)
+        *pass = *other;
+}
+
+/* Returns the state bytes only; memory shared by all passes of a device is
+ * counted separately. */
+static int64_t state_bytes(const lh_cost *cost)
+{
+    return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
+}
+
+static bool has_measured(lh_cost_source source)
+{
+    return source == LH_COST_PROFILE || source == LH_COST_MIXED;
+}
+
+/* Returns the common source of two parts. */
+static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
+{
+    if (x == y)
+        return x;
+    return has_measured(x) || has_measured(y) ? LH_COST_MIXED
+                                              : LH_COST_PART_EFFICIENCY;
+}
+
+/* Merges the cost in another datacenter. Replicas in different datacenters wait
+ * for each other: each pass takes the slowest replica's time, and memory is
+ * that of the fullest. */
+static void merge_worst(lh_cost *cost, const lh_cost *here)
+{
+    int64_t state = lhi_max_int64(state_bytes(cost), state_bytes(here));
+    if (state > state_bytes(cost)) {
+        cost->weight_bytes = here->weight_bytes;
+        cost->gradient_bytes = here->gradient_bytes;
+        cost->optimizer_bytes = here->optimizer_bytes;
+    }
+    take_slower(&cost->f, &here->f);
+    take_slower(&cost->d, &here->d);
+    take_slower(&cost->w, &here->w);
+    cost->optimizer_ns = lhi_max_int64(cost->optimizer_ns, here->optimizer_ns);
+    cost->activation_bytes =
+        lhi_max_int64(cost->activation_bytes, here->activation_bytes);
+    cost->weight_input_bytes =
+        lhi_max_int64(cost->weight_input_bytes, here->weight_input_bytes);
+    cost->workspace_bytes =
+        lhi_max_int64(cost->workspace_bytes, here->workspace_bytes);
+    cost->buffer_bytes = lhi_max_int64(cost->buffer_bytes, here->buffer_bytes);
+    cost->static_bytes = state + cost->workspace_bytes + cost->buffer_bytes;
+    cost->offload_bytes = lhi_max_int64(cost->offload_bytes, here->offload_bytes);
+    cost->offload_ns = lhi_max_int64(cost->offload_ns, here->offload_ns);
+    cost->all_gather_ns = lhi_max_int64(cost->all_gather_ns, here->all_gather_ns);
+    cost->reduce_scatter_ns =
+        lhi_max_int64(cost->reduce_scatter_ns, here->reduce_scatter_ns);
+    cost->data_latency_ns =
+        lhi_max_int64(cost->data_latency_ns, here->data_latency_ns);
+    cost->reduce_extra_latency_ns = lhi_max_int64(cost->reduce_extra_latency_ns, here->reduce_extra_latency_ns);
+    cost->time_source = join_sources(cost->time_source, here->time_source);
+}
+
+/* Computes a slice's cost over the datacenters with its replicas; skips
+ * equivalent ones. */
+static lh_status cost_slice(builder *b, const lhi_stage_placement *spread,
+                            lh_cost_layer_range slice, lh_cost *cost, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        lh_cost here;
+        if (lhi_stage_placement_repeats(b->job, &b->config->layout, spread, i))
+            continue;
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lhi_chunk_cost_in_sequence(b->job, &b->config->layout, &slice,
+                                     &options, &b->busiest, &here, err));
+        if (i == 0)
+            *cost = here;
+        else
+            merge_worst(cost, &here);
+    }
+    return LH_OK;
+}
+
+lh_cost_layer_range lhi_config_slice(const lh_job *job, const lhi_config *config,
+                               const lhi_stage_placement *spread, uint32_t chunk)
+{
+    const lh_layout *l = &config->layout;
+    uint32_t n_chunks = l->pipeline * l->chunks_per_device;
+    lh_cost_layer_range slice = {
+        .embedding = chunk == 0,
+        .head = chunk + 1 == n_chunks,
+        .chunk = chunk,
+        .n_chunks = n_chunks,
+        .n_sites = spread->n_sites,
+        .sites = spread->sites,
+        .n_sharing_ranks = spread->sharing,
+    };
+    if (slice.head)
+        slice.mtp = lhi_mtp_is_with_head(job);
+    else if (chunk && chunk == job->layout.mtp_chunk)
+        slice.mtp = LH_MTP_IN_RANGE;
+    lhi_config_layers(job->model->layers, config, chunk, &slice.first_layer,
+                      &slice.n_layers);
+    return slice;
+}
+
+static bool has_chunk_times(const lh_profile *profile)
+{
+    for (uint32_t i = 0; profile && i < profile->n_entries; i++)
+        if (profile->entries[i].kind == LH_PROFILE_CHUNK)
+            return true;
+    return false;
+}
+
+/* Checks whether the layers before and after two slices are equivalent. With
+ * one pipeline rank, the cost of ZeRO 2 and 3 depends on them
+ * (model/data_passes.c). */
+static bool have_equivalent_neighbours(const builder *b, const lh_cost_layer_range *x,
+                        const lh_cost_layer_range *y)
+{
+    const lh_model *m = b->job->model;
+    const uint32_t end_x = x->first_layer + x->n_layers;
+    const uint32_t end_y = y->first_layer + y->n_layers;
+    return b->job->training.zero < 2 ||
+           (x->first_layer > 0 && y->first_layer > 0 && end_x < m->layers &&
+            end_y < m->layers &&
+            lhi_layers_are_equivalent(m, x->first_layer - 1, y->first_layer - 1) &&
+            lhi_layers_are_equivalent(m, end_x, end_y));
+}
+
+/* Checks whether the slice of chunk `c` has the cost of b->last_chunk: neither
+ * has an end of the model, and layers and datacenters are pairwise equivalent.
+ * Measured chunks have their own times. */
+static bool has_last_cost(const builder *b, uint32_t c,
+                          const lh_cost_layer_range *slice)
+{
+    if (b->last_chunk == 0 || slice->head || has_chunk_times(b->job->profile))
+        return false;
+    const lhi_stage_placement *spread =
+        &b->places.stages[lhi_config_device(b->config, b->last_chunk)];
+    const lh_cost_layer_range last =
+        lhi_config_slice(b->job, b->config, spread, b->last_chunk);
+    if (c == 0 || last.n_layers != slice->n_layers || last.mtp != slice->mtp ||
+        last.n_sharing_ranks != slice->n_sharing_ranks || last.n_sites != slice->n_sites)
+        return false;
+    for (uint32_t i = 0; i < last.n_sites; i++)
+        if (last.sites[i].datacenter != slice->sites[i].datacenter ||
+            last.sites[i].replicas != slice->sites[i].replicas)
+            return false;
+    if (b->config->layout.pipeline == 1 && !have_equivalent_neighbours(b, &last, slice))
+        return false;
+    for (uint32_t i = 0; i < last.n_layers; i++)
+        if (!lhi_layers_are_equivalent(b->job->model, last.first_layer + i,
+                              slice->first_layer + i))
+            return false;
+    return true;
+}
+
+/* Computes the cost of chunk `c`, from the cache if possible. */
+static lh_status compute_chunk_cost(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+{
+    const lhi_stage_placement *spread =
+        &b->places.stages[lhi_config_device(b->config, c)];
+    lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, c);
+    if (b->known &&
+        lhi_build_cache_find_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
+        return LH_OK;
+    if (has_last_cost(b, c, &slice))
+        *cost = b->last;
+    else
+        LHI_TRY(cost_slice(b, spread, slice, cost, err));
+    b->last = *cost;
+    b->last_chunk = c;
+    if (b->known)
+        lhi_build_cache_add_cost(b->known, c, slice.first_layer, slice.n_layers, cost);
+    return LH_OK;
+}
+
+lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
+{
+    int64_t state = state_bytes(cost);
+    lhi_state_parts out = {cost->weight_bytes, cost->gradient_bytes,
+                           cost->optimizer_bytes};
+    double counted =
+        (double)out.weights + (double)out.gradients + (double)out.optimizer;
+    if (state != out.weights + out.gradients + out.optimizer) {
+        double scale = counted > 0 ? (double)state / counted : 0;
+        out.weights = (int64_t)((double)out.weights * scale);
+        out.gradients = (int64_t)((double)out.gradients * scale);
+        out.weights = lhi_min_int64(out.weights, state);
+        out.gradients = lhi_min_int64(out.gradients, state - out.weights);
+    }
+    out.optimizer = state - out.weights - out.gradients;
+    return out;
+}
+
+/* Adds a chunk's state to its device's memory parts. */
+static void add_state(const lh_cost *cost, lh_plan_memory *to)
+{
+    lhi_state_parts state = lhi_state_parts_of(cost);
+    to->parameters_bytes += state.weights;
+    to->gradients_bytes += state.gradients;
+    to->optimizer_bytes += state.optimizer;
+}
+
+/* Raises *most to `value`; returns the increase. */
+static int64_t raise_to(int64_t *most, int64_t value)
+{
+    int64_t more = lhi_max_int64(value - *most, 0);
+    *most += more;
+    return more;
+}
+
+/* Moves communication out of the passes. With ZeRO 2 and 3 the gather before
+ * the first layer of a device's first F, and the reduction after its last W,
+ * are separate operations, as with ZeRO 0 and 1. Both belong to the device's
+ * first chunk; on other chunks they would use the link while passes gather and
+ * reduce, without gain. All passes of a chunk have one duration, so each
+ * microbatch's passes become shorter by its share. Returns the reduction in ns.
+ */
+static int64_t separate_end_communication(const builder *b, const lh_cost *cost, uint32_t c,
+                         lh_chunk *chunk)
+{
+    if (c >= b->config->layout.pipeline)
+        return 0;
+    int64_t n = lhi_max_int64(b->config->microbatches, 1);
+    int64_t gather = cost->f.blocking_ns / n, reduce = cost->w.blocking_ns / n;
+    if (cost->f.blocking_ns > 0)
+        chunk->all_gather_ns =
+            lhi_max_int64(cost->f.blocking_ns - chunk->dp_latency_ns, 1);
+    if (cost->w.blocking_ns > 0)
+        chunk->reduce_scatter_ns =
+            lhi_max_int64(cost->w.blocking_ns - chunk->dp_latency_ns, 1);
+    chunk->f_ns -= gather;
+    chunk->w_ns -= reduce;
+    return gather + reduce;
+}
+
+/* Adds chunk `c` with its times and memory. */
+static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
+{
+    lh_cost cost;
+    LHI_TRY(compute_chunk_cost(b, c, &cost, err));
+    uint32_t d = lhi_config_device(b->config, c);
+    lh_chunk *chunk = &b->chunks[c];
+    chunk->device = d;
+    chunk->f_ns = cost.f.total_ns;
+    chunk->d_ns = cost.d.total_ns;
+    chunk->w_ns = cost.w.total_ns;
+    int64_t data_ns = cost.f.data_ns + cost.d.data_ns + cost.w.data_ns;
+    chunk->mem_f = cost.activation_bytes;
+    chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
+    chunk->mem_w = -cost.weight_input_bytes;
+    chunk->offload_ns = cost.offload_ns;
+    /* Weights, gradients, optimizer; measured if the profile has them. */
+    chunk->mem_static = state_bytes(&cost);
+    if (b->parts)
+        add_state(&cost, &b->parts[d]);
+    /* Counted once, for any chunk count on the device. */
+    chunk->mem_static += raise_to(&b->buffers[d], cost.buffer_bytes) +
+                         raise_to(&b->workspace[d], cost.workspace_bytes);
+    if (b->parts) {
+        b->parts[d].buffers_bytes = b->buffers[d];
+        b->parts[d].temporary_bytes = b->workspace[d];
+    }
+    chunk->all_gather_ns = cost.all_gather_ns;
+    chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
+    chunk->dp_latency_ns =
+        cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
+    b->built->communication_ns += cost.f.communication_ns + cost.d.communication_ns +
+                           cost.w.communication_ns - data_ns;
+    b->built->zero_wait_ns += data_ns - separate_end_communication(b, &cost, c, chunk);
+    b->late_ns = lhi_max_int64(b->late_ns, cost.reduce_extra_latency_ns);
+    b->optimizer_ns[d] += cost.optimizer_ns;
+    b->built->source = c ? join_sources(b->built->source, cost.time_source)
+                         : cost.time_source;
+    return LH_OK;
+}
+
+/* Checks whether group `i` crosses between two stages as group `g` does: over
+ * the same link or within one datacenter. */
+static bool crosses_same_link(const builder *b, uint32_t i, uint32_t g,
+                          uint32_t from, uint32_t to)
+{
+    uint32_t a = rank_of(b, g, from)->datacenter;
+    uint32_t z = rank_of(b, g, to)->datacenter;
+    uint32_t x = rank_of(b, i, from)->datacenter;
+    uint32_t y = rank_of(b, i, to)->datacenter;
+
+    return a == z || x == y ? a == x && z == y
+                            : lhi_uses_same_link(b->job, a, z, x, y);
+}
+
+/* Counts the replicas that send at the same time as group g, from one stage to
+ * another: those of all groups on the same link. */
+static uint32_t count_senders(const builder *b, uint32_t g, uint32_t from,
+                        uint32_t to)
+{
+    const lh_sites *sites = b->places.sites;
+    uint32_t replicas = 0;
+    for (uint32_t i = 0; i < sites->n_groups; i++)
+        if (crosses_same_link(b, i, g, from, to))
+            replicas += sites->groups[i].replicas;
+    return replicas;
+}
+
+/* Returns the hop of a group between two stages. */
+static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
+                          uint32_t to)
+{
+    const lhi_rank_location *a = rank_of(b, g, from), *z = rank_of(b, g, to);
+    return (lh_cost_hop){a->datacenter, z->datacenter, a->first_gpu,
+                         z->first_gpu, count_senders(b, g, from, to)};
+}
+
+/* Computes the message between two stages for the group where it takes longest.
+ */
+static lh_status message_between(builder *b, uint32_t from, uint32_t to,
+                                 lh_cost_message *out, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+        lh_cost_hop hop = hop_of(b, g, from, to);
+        lh_cost_message here;
+        LHI_TRY(lhi_compute_hop_message(b->job, &b->config->layout, &hop, &options,
+                                &b->busiest, &here, err));
+        if (g == 0) {
+            *out = here;
+            continue;
+        }
+        out->transfer_ns = lhi_max_int64(out->transfer_ns, here.transfer_ns);
+        out->latency_ns = lhi_max_int64(out->latency_ns, here.latency_ns);
+    }
+    return LH_OK;
+}
+
+/* Widens a message after multi-token prediction modules that are separate from
+ * the head: it includes their hidden states, each as large as the model's. A
+ * link has one message size, so the largest counts. */
+static lh_status widen_mtp_message(const builder *b, uint32_t from, uint32_t to,
+                                  lh_cost_message *message, lh_error *err)
+{
+    const uint32_t mtp = b->job->layout.mtp_chunk;
+    for (uint32_t c = mtp; mtp && c + 1 < b->n_chunks; c++) {
+        uint32_t here = b->chunks[c].device, next = b->chunks[c + 1].device;
+        if ((here == from && next == to) || (here == to && next == from))
+            return lhi_round_up_checked((double)message->transfer_ns *
+                                 (1.0 + b->job->model->mtp_layers),
+                             "a transfer", &message->transfer_ns, err);
+    }
+    return LH_OK;
+}
+
+/* Adds the link between two stages. */
+static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
+{
+    lh_cost_message message;
+    LHI_TRY(message_between(b, from, to, &message, err));
+    LHI_TRY(widen_mtp_message(b, from, to, &message, err));
+    lh_link *link = &b->links[b->n_links];
+    *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
+    b->link_before[b->n_links] = b->last_link[from];
+    b->last_link[from] = ++b->n_links;
+    return LH_OK;
+}
+
+/* Returns the first zone pair that uses a link between datacenters; it
+ * identifies the link. */
+static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
+{
+    uint32_t n = job->n_datacenters, pair = 0;
+    while (pair / n == pair % n ||
+           !lhi_uses_same_link(job, from, to, pair / n, pair % n))
+        pair++;
+    return pair;
+}
+
+/* Returns the link's datacenter pair used by a group, plus 1; 0: none. */
+static uint32_t find_crossed_pair(const builder *b, uint32_t g, const lh_link *link)
+{
+    uint32_t from = rank_of(b, g, link->from)->datacenter;
+    uint32_t to = rank_of(b, g, link->to)->datacenter;
+    return from == to ? 0 : first_pair(b->job, from, to) + 1;
+}
+
+/* Returns the least member of a pair's set (union-find). */
+static uint32_t find_set_root(uint32_t *shared, uint32_t pair)
+{
+    while (shared[pair] != pair)
+        pair = shared[pair] = shared[shared[pair]];
+    return pair;
+}
+
+/* Returns the name of a link's end: the zone for links inside a datacenter,
+ * else the datacenter. */
+static const char *end_name(const lh_job *job, uint32_t at)
+{
+    const lh_datacenter *dc = &job->datacenters[at];
+    return dc->zone_of ? dc->zone_of : dc->name;
+}
+
+enum { LINK_NAME = 256 };
+
+static void format_link_name(const lh_job *job, uint32_t pair, char name[LINK_NAME])
+{
+    uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
+    bool zones = lhi_are_zones_of_same_datacenter(job, from, to);
+    /* No site has '>' in its name, so link names are unique. */
+    snprintf(name, LINK_NAME, "%s>%s",
+             zones ? job->datacenters[from].name : end_name(job, from),
+             end_name(job, to));
+}
+
+/* Names a link and merges it with others of the same pair. */
+static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
+                           lh_error *err)
+{
+    char name[LINK_NAME];
+    format_link_name(b->job, pair, name);
+    link->name = lhi_arena_strdup(b->mem, name);
+    return link->name ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Merges links: one link between datacenters serves all pairs of stages that
+ * use it. The pipeline represents every group at once, so links used by one
+ * message in several groups become a single link; the pipeline waits for either
+ * as for both. */
+static lh_status share_links(builder *b, lh_error *err)
+{
+    uint32_t n = b->job->n_datacenters, G = b->places.sites->n_groups;
+    for (uint32_t i = 0; i < n * n; i++)
+        b->shared[i] = i;
+    for (uint32_t i = 0; i < b->n_links; i++) {
+        uint32_t all = 0;
+        for (uint32_t g = 0; g < G; g++) {
+            uint32_t pair = find_crossed_pair(b, g, &b->links[i]);
+            if (!pair)
+                continue;
+            pair = find_set_root(b->shared, pair - 1);
+            if (all) {
+                uint32_t other = find_set_root(b->shared, all - 1);
+                b->shared[pair > other ? pair : other] =
+                    pair > other ? other : pair;
+            }
+            all = pair + 1;
+        }
+    }
+    for (uint32_t i = 0; i < b->n_links; i++)
+        for (uint32_t g = 0; g < G && !b->links[i].name; g++) {
+            uint32_t pair = find_crossed_pair(b, g, &b->links[i]);
+            if (pair)
+                LHI_TRY(name_link(b, find_set_root(b->shared, pair - 1),
+                                  &b->links[i], err));
+        }
+    return LH_OK;
+}
+
+/* Writes the links of a ring through a stage's datacenters, each once, with
+ * their names in the pipeline. */
+static void name_ring(builder *b, const lhi_stage_placement *spread, lhi_text *out)
+{
+    uint32_t pairs[LH_MAX_DATACENTERS], n = 0;
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        const lh_cost_site *next = &spread->sites[(i + 1) % spread->n_sites];
+        uint32_t pair =
+            find_set_root(b->shared, first_pair(b->job, spread->sites[i].datacenter,
+                                           next->datacenter));
+        uint32_t k = 0;
+        while (k < n && pairs[k] != pair)
+            k++;
+        if (k < n)
+            continue;
+        char name[LINK_NAME];
+        format_link_name(b->job, pair, name);
+        lhi_text_printf(out, "%s%s", n ? " + " : "", name);
+        pairs[n++] = pair;
+    }
+}
+
+/* Checks whether two stages use the same datacenters in the same order. */
+static bool same_ring(const lhi_stage_placement *a, const lhi_stage_placement *b)
+{
+    bool same = a->n_sites == b->n_sites;
+    for (uint32_t i = 0; same && i < a->n_sites; i++)
+        same = a->sites[i].datacenter == b->sites[i].datacenter;
+    return same;
+}
+
+/* Checks whether GPUs on several nodes of one datacenter reduce together;
+ * expert replicas may be further apart than the others. */
+static lh_status leaves_node(const builder *b, const lhi_stage_placement *spread,
+                             uint32_t chunk, bool *leaves, lh_error *err)
+{
+    const lh_layout *l = &b->config->layout;
+    lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, chunk);
+    lh_cost_group all, copies;
+    slice.datacenter = spread->sites[0].datacenter;
+    LHI_TRY(
+        lh_cost_find_group(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
+    LHI_TRY(lh_cost_find_group(b->job, l, LH_COST_DATA, &slice, &copies, err));
+    *leaves = all.size > all.per_node || copies.size > copies.per_node;
+    return LH_OK;
+}
+
+/* Names the data-parallel link of a chunk's device after the slowest level that
+ * its communication crosses. */
+static lh_status name_dp_link(builder *b, uint32_t chunk, lh_error *err)
+{
+    uint32_t d = b->chunks[chunk].device;
+    const lhi_stage_placement *spread = &b->places.stages[d];
+    lhi_text name = {0};
+    if (spread->n_sites > 1 && d > 0 && b->dp_links[d - 1] &&
+        same_ring(spread, spread - 1)) {
+        b->dp_links[d] = b->dp_links[d - 1];
+        return LH_OK;
+    }
+    if (spread->n_sites > 1) {
+        name_ring(b, spread, &name);
+    } else {
+        bool leaves;
+        LHI_TRY(leaves_node(b, spread, chunk, &leaves, err));
+        lhi_text_printf(&name, "%s of %s", leaves ? "fabric" : "node links",
+                        b->job->datacenters[spread->sites[0].datacenter].name);
+    }
+    if (!name.failed)
+        b->dp_links[d] = lhi_arena_strdup(b->mem, name.data);
+    lhi_text_fini(&name);
+    return b->dp_links[d] ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status name_dp_links(builder *b, lh_error *err)
+{
+    for (uint32_t c = 0; c < b->n_chunks; c++) {
+        const lh_chunk *chunk = &b->chunks[c];
+        if (!b->dp_links[chunk->device] &&
+            (chunk->all_gather_ns || chunk->reduce_scatter_ns))
+            LHI_TRY(name_dp_link(b, c, err));
+    }
+    return LH_OK;
+}
+
+/* Adds the hop between two devices. A device's links form a chain, latest
+ * first, to find repeated ones. */
+static lh_status add_hop(builder *b, uint32_t from, uint32_t to, lh_error *err)
+{
+    if (from == to)
+        return LH_OK;
+    for (uint32_t i = b->last_link[from]; i; i = b->link_before[i - 1])
+        if (b->links[i - 1].to == to)
+            return LH_OK;
+    return add_link(b, from, to, err);
+}
+
+static lh_status allocate(builder *b, lh_error *err)
+{
+    uint32_t P = b->config->layout.pipeline;
+    size_t n = b->job->n_datacenters;
+    b->shared = LHI_NEW(b->mem, uint32_t, n * n);
+    b->chunks = LHI_NEW(b->mem, lh_chunk, b->n_chunks);
+    b->links = LHI_NEW(b->mem, lh_link, 2 * (size_t)b->n_chunks);
+    b->link_before = LHI_NEW(b->mem, uint32_t, 2 * (size_t)b->n_chunks);
+    b->last_link = LHI_NEW(b->mem, uint32_t, P);
+    b->optimizer_ns = LHI_NEW(b->mem, int64_t, P);
+    b->workspace = LHI_NEW(b->mem, int64_t, P);
+    b->buffers = LHI_NEW(b->mem, int64_t, P);
+    b->dp_links = LHI_NEW(b->mem, const char *, P);
+    if (!b->shared || !b->chunks || !b->links || !b->link_before ||
+        !b->last_link || !b->optimizer_ns || !b->workspace || !b->buffers ||
+        !b->dp_links)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+/* Adds the gradient reduction of a matrix shared by embedding and head, after
+ * everything else. */
+static lh_status add_tied_embedding(builder *b, lh_error *err)
+{
+    uint32_t first = b->chunks[0].device;
+    uint32_t last = b->chunks[b->n_chunks - 1].device;
+    if (first == last || lhi_is_iteration_end_measured(b->job))
+        return LH_OK;
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    int64_t longest = 0;
+    for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+        lh_cost_hop hop = hop_of(b, g, first, last);
+        int64_t ns;
+        LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop,
+                                       &options, &ns, err));
+        longest = lhi_max_int64(longest, ns);
+    }
+    b->built->overhead_ns += longest;
+    return LH_OK;
+}
+
+static lh_status make_pipeline(builder *b, lh_error *err)
+{
+    uint32_t P = b->config->layout.pipeline;
+    int64_t *limits = LHI_NEW(b->mem, int64_t, P);
+    uint32_t *at = LHI_NEW(b->mem, uint32_t, P);
+    lh_site *sites = LHI_NEW(b->mem, lh_site, b->job->n_datacenters);
+    if (!limits || !at || !sites)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < b->job->n_datacenters; i++)
+        sites[i].name = b->job->datacenters[i].name;
+    for (uint32_t d = 0; d < P; d++) {
+        const lhi_stage_placement *spread = &b->places.stages[d];
+        at[d] = rank_of(b, 0, d)->datacenter;
+        limits[d] = lh_gpu_usable_bytes(&b->job->datacenters[at[d]].gpu);
+        /* Every replica must fit in its datacenter. */
+        for (uint32_t i = 0; i < spread->n_sites; i++) {
+            uint32_t dc = spread->sites[i].datacenter;
+            int64_t room = lh_gpu_usable_bytes(&b->job->datacenters[dc].gpu);
+            if (room < limits[d])
+                limits[d] = room;
+        }
+        if (b->optimizer_ns[d] > b->built->optimizer_ns)
+            b->built->optimizer_ns = b->optimizer_ns[d];
+    }
+    /* A device's last reduction comes after its last pass. */
+    b->built->overhead_ns += lhi_find_iteration_overhead_ns(b->job) + b->late_ns;
+    lh_pipeline_desc desc = {
+        .size = sizeof desc,
+        .n_devices = P,
+        .n_microbatches = b->config->microbatches,
+        .n_chunks = b->n_chunks,
+        .chunks = b->chunks,
+        .n_links = b->n_links,
+        .links = b->links,
+        .memory_limits = limits,
+        .memory_unit = "bytes",
+        .n_sites = b->job->n_datacenters,
+        .sites = sites,
+        .device_sites = at,
+        .receives = lh_framework_receives(&b->job->framework,
+                                          b->config->layout.chunks_per_device),
+        .dp_links = b->dp_links,
+        .joint = lhi_layout_joins_backward(b->job, P),
+    };
+    lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
+    if (status != LH_EINPUT)
+        return status;
+    /* Times or bytes exceed a pipeline's range: other layouts may work. */
+    if (err)
+        err->code = LH_EUNSUPPORTED;
+    return LH_EUNSUPPORTED;
+}
+
+static lh_status build(builder *b, lh_error *err)
+{
+    const lh_layout *l = &b->config->layout;
+    LHI_TRY(allocate(b, err));
+    if (b->known)
+        LHI_TRY(lhi_build_cache_place(b->known, b->job, l, &b->places, err));
+    else
+        LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
+    for (uint32_t c = 0; c < b->n_chunks; c++)
+        LHI_TRY(add_chunk(b, c, err));
+    for (uint32_t c = 0; c + 1 < b->n_chunks; c++) {
+        LHI_TRY(add_hop(b, b->chunks[c].device, b->chunks[c + 1].device, err));
+        LHI_TRY(add_hop(b, b->chunks[c + 1].device, b->chunks[c].device, err));
+    }
+    LHI_TRY(share_links(b, err));
+    LHI_TRY(name_dp_links(b, err));
+    LHI_TRY(add_tied_embedding(b, err));
+    return make_pipeline(b, err);
+}
+
+lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
+{
+    lh_job as_configured = *job;
+    as_configured.training.recompute = config->recompute;
+    if (config->zero_given)
+        as_configured.training.zero = config->zero;
+    /* Sharding beyond ZeRO-1 is sent by the elastic plan's own operations. */
+    if (config->elastic)
+        as_configured.training.zero = 1;
+    return as_configured;
+}
+
+static lh_status build_config(const lh_job *job, const lhi_config *config,
+                              lhi_build_cache *known, lh_plan_memory *parts,
+                              lhi_built_layout *built, lh_error *err)
+{
+    const lh_layout *l = &config->layout;
+    lh_job as_configured = lhi_config_job(job, config);
+    builder b = {.job = &as_configured,
+                 .config = config,
+                 .known = known,
+                 .parts = parts,
+                 .built = built};
+    uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    if (n_chunks > job->model->layers && !config->layers)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%" PRIu64 " chunks (pipeline x chunks_per_device) are "
+                        "more than the model's %" PRIu32 " layers",
+                        n_chunks, job->model->layers);
+    b.n_chunks = (uint32_t)n_chunks;
+    *built = (lhi_built_layout){0};
+    b.mem = lhi_arena_make(0);
+    if (!b.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = build(&b, err);
+    lhi_arena_free(b.mem);
+    return status;
+}
+
+lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
+                           lhi_built_layout *built, lh_error *err)
+{
+    return build_config(job, config, NULL, NULL, built, err);
+}
+
+lh_status lhi_layout_build_cached(const lh_job *job, const lhi_config *config,
+                                 lhi_build_cache *known, lhi_built_layout *built,
+                                 lh_error *err)
+{
+    return build_config(job, config, known, NULL, built, err);
+}
+
+lh_status lhi_layout_memory(const lh_job *job, const lhi_config *config,
+                            lh_plan_memory *parts, lh_error *err)
+{
+    lhi_built_layout built;
+    for (uint32_t d = 0; d < config->layout.pipeline; d++)
+        parts[d] = (lh_plan_memory){.rank = d};
+    LHI_TRY(build_config(job, config, NULL, parts, &built, err));
+    lh_pipeline_free(built.pipeline);
+    return LH_OK;
+}
+
+lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
+                           lh_placement placement, lh_recompute recompute,
+                           lh_pipeline **out, int64_t *optimizer_ns,
+                           lh_error *err)
+{
+    lhi_config config = {
+        .layout = *layout, .placement = placement, .recompute = recompute};
+    lhi_built_layout built;
+    uint64_t step = (uint64_t)layout->data * layout->micro_batch;
+    if (!layout->tensor || !layout->context || !layout->expert ||
+        !layout->pipeline || !step || !layout->chunks_per_device)
+        return lhi_fail(err, LH_EINVAL, "the layout is not complete");
+    if (recompute == LH_RECOMPUTE_MODULES && !job->training.recompute_modules)
+        return lhi_fail(err, LH_EINVAL,
+                        "the job names no modules to recompute");
+    long double gpus = (long double)layout->tensor * layout->context *
+                       layout->pipeline * layout->data;
+    if (gpus > job->n_gpus)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the layout takes %.0Lf GPUs; the job has %" PRIu32,
+                        gpus, job->n_gpus);
+    if (job->training.global_batch % step != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a global batch of %" PRIu32 " does not divide by data "
+                        "%" PRIu32 " x micro_batch %" PRIu32,
+                        job->training.global_batch, layout->data,
+                        layout->micro_batch);
+    config.microbatches = (uint32_t)(job->training.global_batch / step);
+    if (placement == LH_PLACEMENT_WAVE && layout->chunks_per_device != 2)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a wave has 2 chunks per device, not %" PRIu32,
+                        layout->chunks_per_device);
+    config.layers = lhi_layers_requested(job, layout);
+    LHI_TRY(lhi_layout_build(job, &config, &built, err));
+    *out = built.pipeline;
+    if (optimizer_ns)
+        *optimizer_ns = built.optimizer_ns + built.overhead_ns;
+    return LH_OK;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/layout/choice.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <stdio.h>
+#include <string.h>
+
+lhi_schedule_request lhi_schedule_requested(const lh_job *job)
+{
+    const char *want = job->layout.schedule;
+    if (!want)
+        return LHI_REQUEST_ANY;
+    if (strcmp(want, LH_OPTIMAL) == 0)
+        return LHI_REQUEST_OPTIMAL;
+    return lh_method_is_auto(want) ? LHI_REQUEST_ANY : LHI_REQUEST_METHOD;
+}
+
+bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
+{
+    if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
+        return true;
+    switch (lhi_method_find(job->layout.schedule)->chunks) {
+    case LHI_CHUNK_LAYOUT_UD:
+        return placement == LH_PLACEMENT_UD;
+    case LHI_CHUNK_LAYOUT_LOOP:
+        return placement == LH_PLACEMENT_LOOP;
+    case LHI_CHUNK_LAYOUT_UD_LOOP:
+        return placement != LH_PLACEMENT_WAVE;
+    case LHI_CHUNK_LAYOUT_WAVE:
+        return placement == LH_PLACEMENT_WAVE;
+    case LHI_CHUNK_LAYOUT_WAVES:
+        return placement != LH_PLACEMENT_LOOP;
+    default:
+        return true;
+    }
+}
+
+/* Names the chunk counts that a schedule's placement allows: UD has one chunk
+ * per device, a wave two. */
+static const char *chunks_needed(lhi_chunk_layout chunks)
+{
+    return chunks == LHI_CHUNK_LAYOUT_UD     ? "one chunk"
+           : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two chunks or more"
+           : chunks == LHI_CHUNK_LAYOUT_WAVE ? "two chunks"
+                                    : "one chunk or two";
+}
+
+static lh_status refuse_schedule(const lh_job *job, const char *why,
+                                 lh_error *err)
+{
+    char line[24] = "";
+    if (job->schedule_line)
+        snprintf(line, sizeof line, ":%" PRIu32, job->schedule_line);
+    return lhi_fail(err, LH_EINPUT, "%s%s: layout.schedule: %s", job->name,
+                    line, why);
+}
+
+lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
+{
+    const lh_layout *l = &job->layout;
+    uint32_t n = l->chunks_per_device;
+    if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
+        return LH_OK;
+    lh_error unknown = {0};
+    if (lh_method_find(l->schedule, NULL, &unknown) != LH_OK)
+        return refuse_schedule(job, unknown.text, err);
+    char why[200];
+    if (job->training.offload_share > 0 &&
+        lhi_method_find(l->schedule)->split) {
+        snprintf(why, sizeof why,
+                 "'%s' needs D and W as passes of their own, and with "
+                 "offloading B is one pass; leave training.offload out, or use "
+                 "another schedule",
+                 l->schedule);
+        return refuse_schedule(job, why, err);
+    }
+    if (n == 0 || l->pipeline == 1 ||
+        (n == 1 && lhi_schedule_allows_placement(job, LH_PLACEMENT_UD)) ||
+        (n == 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_WAVE)) ||
+        (n >= 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_LOOP)))
+        return LH_OK;
+    snprintf(why, sizeof why,
+             "'%s' needs %s on each device, and chunks_per_device is %" PRIu32
+             "; leave one of them out",
+             l->schedule, chunks_needed(lhi_method_find(l->schedule)->chunks),
+             n);
+    return refuse_schedule(job, why, err);
+}
+
+lh_status lhi_sharding_check(const lh_job *job, lh_error *err)
+{
+    const lh_sharding sharding = job->layout.sharding;
+    if (sharding <= LH_SHARDING_FULL || job->n_datacenters > 1)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: layout.sharding: '%s' divides among the replicas of "
+                    "each of several datacenters, and there is one datacenter; "
+                    "leave it out",
+                    job->name, lh_sharding_name(sharding));
+}
+
+uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic)
+{
+    return elastic->parameters >= 1 ? 3 : elastic->gradients >= 1 ? 2 : 1;
+}
+
+/* An elastic plan's shares and operations are kept beside a layout that shards
+ * nothing more than the job's ZeRO stage. */
+lhi_config lhi_config_from_choice(const lh_choice *choice)
+{
+    bool again = choice->recompute == LH_RECOMPUTE_OPERATIONS;
+    return (lhi_config){.layout = choice->layout,
+                        .placement = choice->placement,
+                        .recompute =
+                            again ? LH_RECOMPUTE_NONE : choice->recompute,
+                        .microbatches = choice->microbatches,
+                        .layers = choice->chunk_layers,
+                        .zero_given = !choice->elastic,
+                        .zero = choice->zero,
+                        .elastic = choice->elastic};
+}
+
+void lhi_choice_clear(lh_choice *choice)
+{
+    choice->iteration_ns = choice->makespan_ns = -1;
+    choice->tokens_per_s = choice->mfu = choice->bubble_ratio = 0;
+    choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
+}
+
+static int64_t peak_of(const lh_pipeline *p, const lh_schedule *schedule,
+                       uint32_t device)
+{
+    uint32_t n;
+    const lh_pass *order = lh_schedule_order(schedule, device, &n);
+    int64_t now = 0, peak;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        now += p->chunks[c].device == device ? p->chunks[c].mem_static : 0;
+    peak = now;
+    for (uint32_t i = 0; i < n; i++) {
+        now += lhi_pass_memory_change(&p->chunks[order[i].chunk], &order[i]);
+        peak = now > peak ? now : peak;
+    }
+    return peak;
+}
+
+void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
+                       const lh_schedule *schedule)
+{
+    lhi_choice_memory_within(choice, pipeline, schedule, pipeline);
+}
+
+void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_pipeline *limits)
+{
+    int64_t least_room = INT64_MAX;
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++) {
+        int64_t limit = lh_pipeline_memory_limit(limits, d);
+        int64_t peak = peak_of(pipeline, schedule, d);
+        if (limit - peak < least_room) {
+            least_room = limit - peak;
+            choice->peak_memory_bytes = peak;
+            choice->memory_limit_bytes = limit;
+        }
+    }
+}
+
+bool lhi_layout_is_infeasible(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINPUT ||
+           status == LH_EINVAL;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choices: one layout under one schedule, as plans list them; and the schedules
+ * that a job allows. */
+#ifndef LHI_CHOICE_H
+#define LHI_CHOICE_H
+
+#include "planner/layout/layout.h"
+#include "schedule/methods/sched.h"
+
+#include <longhaul/scheduler.h>
+
+/* Schedules that a job's layout.schedule leaves open. */
+typedef enum lhi_schedule_request {
+    LHI_REQUEST_ANY,     /* nothing fixed, or the best method */
+    LHI_REQUEST_OPTIMAL, /* the same, without elastic plans */
+    LHI_REQUEST_METHOD,  /* only the named method */
+} lhi_schedule_request;
+
+/* Returns which schedules the job leaves open. */
+lhi_schedule_request lhi_schedule_requested(const lh_job *job);
+
+/* Checks whether the job's schedule allows this chunk placement. Pipelines with
+ * one rank allow any, because placements are the same. */
+bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement);
+
+/* Checks the job's schedule. LH_EINPUT: layout.schedule is no method, or none
+ * for the chunks per device that the job fixes. */
+lh_status lhi_schedule_check(const lh_job *job, lh_error *err);
+/* Checks that layout.sharding applies, meaning replicas in several datacenters.
+ * Plans made without this check can still be read. */
+lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
+
+/* Returns the least ZeRO stage that any parameter has in an elastic plan. */
+uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
+/* Returns a choice's configuration. */
+lhi_config lhi_config_from_choice(const lh_choice *choice);
+
+/* Resets a choice to no schedule: neither times nor memory. */
+void lhi_choice_clear(lh_choice *choice);
+
+/* Sets the choice's memory from the device with the least free memory (the
+ * first such device). Start times do not affect memory, only the pass order
+ * does. */
+void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
+                       const lh_schedule *schedule);
+/* The same with the limits of another pipeline with as many devices. */
+void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_pipeline *limits);
+
+/* Checks whether a status means that this layout is impossible while others may
+ * work. Other failures are fatal. */
+bool lhi_layout_is_infeasible(lh_status status);
+
+#endif

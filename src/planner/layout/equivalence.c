@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/layout/equivalence.h"
+
+#include "base/exact_equality.h"
+#include "model/paths.h"
+#include "planner/layout/choice.h"
+
+#include <string.h>
+
+/* ---- layers ---- */
+
+bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
+{
+    return lh_model_layer_is_moe(model, a) == lh_model_layer_is_moe(model, b) &&
+           lh_model_layer_window(model, a) == lh_model_layer_window(model, b);
+}
+
+/* ---- layouts ---- */
+
+static bool same_group(const lh_site_group *a, const lh_site_group *b)
+{
+    if (a->replicas != b->replicas || a->n_parts != b->n_parts)
+        return false;
+    for (uint32_t i = 0; i < a->n_parts; i++)
+        if (a->parts[i].datacenter != b->parts[i].datacenter ||
+            a->parts[i].stages != b->parts[i].stages)
+            return false;
+    return true;
+}
+
+bool lhi_sites_are_equal(const lh_sites *a, const lh_sites *b)
+{
+    if (!a || !b || a->n_groups != b->n_groups)
+        return !a && !b;
+    for (uint32_t i = 0; i < a->n_groups; i++)
+        if (!same_group(&a->groups[i], &b->groups[i]))
+            return false;
+    return true;
+}
+
+bool lhi_degrees_are_equal(const lh_layout *a, const lh_layout *b)
+{
+    return a->tensor == b->tensor && a->context == b->context &&
+           a->expert == b->expert &&
+           lh_layout_expert_tensor(a) == lh_layout_expert_tensor(b) &&
+           a->pipeline == b->pipeline && a->data == b->data &&
+           a->micro_batch == b->micro_batch;
+}
+
+bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b)
+{
+    const lh_layout *x = &a->layout, *y = &b->layout;
+    return lhi_degrees_are_equal(x, y) &&
+           x->chunks_per_device == y->chunks_per_device &&
+           x->outermost == y->outermost && x->sharding == y->sharding &&
+           a->placement == b->placement && a->recompute == b->recompute &&
+           a->zero == b->zero && lhi_sites_are_equal(x->sites, y->sites);
+}
+
+bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b)
+{
+    lhi_config x = lhi_config_from_choice(a), y = lhi_config_from_choice(b);
+    return lhi_configs_are_equal(&x, &y);
+}
+
+bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b)
+{
+    const uint32_t *x = a->chunk_layers, *y = b->chunk_layers;
+    const lh_layout *l = &a->layout;
+    size_t n = (size_t)l->pipeline * l->chunks_per_device;
+    if (!lhi_choices_are_equal(a, b))
+        return false;
+    return x == y || (x && y && memcmp(x, y, n * sizeof *x) == 0);
+}
+
+/* ---- datacenters and links ---- */
+
+static bool same_network(const lh_network *a, const lh_network *b)
+{
+    return lhi_equals_exactly(a->bytes_per_s, b->bytes_per_s) &&
+           a->latency_ns == b->latency_ns;
+}
+
+static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
+{
+    const char *p = a->preset ? a->preset : "";
+    const char *q = b->preset ? b->preset : "";
+    return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
+           lhi_equals_exactly(a->flops_per_s, b->flops_per_s) &&
+           lhi_equals_exactly(a->fp8_tflops, b->fp8_tflops) &&
+           a->memory_bytes == b->memory_bytes &&
+           lh_gpu_usable_bytes(a) == lh_gpu_usable_bytes(b) &&
+           lhi_equals_exactly(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
+           lhi_equals_exactly(a->efficiency, b->efficiency);
+}
+
+static bool same_profile_link(const lh_profile_link *a,
+                              const lh_profile_link *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->alpha_ns == b->alpha_ns &&
+           lhi_equals_exactly(a->beta_ns_per_byte, b->beta_ns_per_byte);
+}
+
+/* Compares the inside of two datacenters: GPUs, nodes, networks and profile. */
+static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
+{
+    for (int k = 0; k < 2; k++) {
+        lh_profile_path path = k ? LH_PATH_NODE : LH_PATH_FABRIC;
+        if (!same_profile_link(lhi_profile_link(job, path, a, a),
+                               lhi_profile_link(job, path, b, b)))
+            return false;
+    }
+    return true;
+}
+
+bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b)
+{
+    const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
+    return x->gpus_per_node == y->gpus_per_node && same_gpu(&x->gpu, &y->gpu) &&
+           same_network(&x->node_link, &y->node_link) &&
+           same_network(&x->fabric, &y->fabric) && same_inside(job, a, b);
+}
+
+static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
+{
+    return a->balancing == b->balancing && a->congestion == b->congestion &&
+           a->recovery == b->recovery && a->queue_pairs == b->queue_pairs &&
+           a->paths == b->paths && a->fec_data == b->fec_data &&
+           a->fec_parity == b->fec_parity &&
+           lhi_equals_exactly(a->window_bytes, b->window_bytes) &&
+           lhi_equals_exactly(a->queue_bytes, b->queue_bytes);
+}
+
+bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+                  uint32_t y)
+{
+    size_t n = job->n_datacenters;
+    const lh_wan *p = &job->wans[a * n + b], *q = &job->wans[x * n + y];
+    return lhi_equals_exactly(p->bytes_per_s, q->bytes_per_s) &&
+           p->latency_ns == q->latency_ns && lhi_equals_exactly(p->loss, q->loss) &&
+           lhi_equals_exactly(p->oversubscription, q->oversubscription) &&
+           lhi_equals_exactly(p->usd_per_gb, q->usd_per_gb) &&
+           same_setting(&p->setting, &q->setting) &&
+           lhi_are_zones_of_same_datacenter(job, a, b) == lhi_are_zones_of_same_datacenter(job, x, y) &&
+           same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
+                             lhi_profile_link(job, LH_PATH_WAN, x, y));
+}

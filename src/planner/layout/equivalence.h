@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Equivalence tests for a plan's parts; one definition per question. */
+#ifndef LHI_ALIKE_H
+#define LHI_ALIKE_H
+
+#include "planner/layout/layout.h"
+
+/* Compares placements: same pipelines in the same datacenters, in the same
+ * order. NULL equals only NULL. */
+bool lhi_sites_are_equal(const lh_sites *a, const lh_sites *b);
+
+/* Compares how GPUs are divided, independent of their contents and place:
+ * tensor, context, expert, expert_tensor, pipeline, data and micro_batch. */
+bool lhi_degrees_are_equal(const lh_layout *a, const lh_layout *b);
+
+/* Compares everything but the schedule and the layer partition: degrees,
+ * chunks, placement, sharding, recomputation and sites. */
+bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b);
+/* Like lhi_configs_are_equal(), for choices. */
+bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b);
+
+/* Checks whether two choices differ at most in the schedule and so have the
+ * same pipeline. */
+bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b);
+
+/* Checks whether two layers have the same parts of the same sizes. */
+bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b);
+
+/* Checks whether two datacenters are equivalent inside, in time and memory:
+ * GPUs, nodes, networks, and their profile. GPU counts, prices and external
+ * links may differ. */
+bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b);
+
+/* Checks whether the link from a to b equals the one from x to y, in this
+ * direction only, price included. */
+bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+                  uint32_t y);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/layout/evaluation_cache.h"
+
+#include "planner/layout/choice.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { INITIAL_CAPACITY = 1 << 10, MAX_CAPACITY = 1 << 18 };
+
+/* A cached outcome. */
+typedef struct entry {
+    lhi_fingerprint of; /* includes the method; 0, 0: empty */
+    lhi_method_outcome outcome;
+} entry;
+
+/* The evaluation cache: a hash table with open addressing. */
+struct lhi_evaluation_cache {
+    pthread_mutex_t lock; /* protects the members below */
+    lhi_arena *mem;
+    entry *all;
+    uint32_t n, room;
+};
+
+lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err)
+{
+    lhi_evaluation_cache *t = calloc(1, sizeof *t);
+    if (!t)
+        return lhi_fail_nomem(err);
+    t->mem = lhi_arena_make(0);
+    t->all = calloc(INITIAL_CAPACITY, sizeof *t->all);
+    if (!t->mem || !t->all || pthread_mutex_init(&t->lock, NULL) != 0) {
+        lhi_arena_free(t->mem);
+        free(t->all);
+        free(t);
+        return lhi_fail_nomem(err);
+    }
+    t->room = INITIAL_CAPACITY;
+    *out = t;
+    return LH_OK;
+}
+
+void lhi_evaluation_cache_free(lhi_evaluation_cache *tried)
+{
+    if (!tried)
+        return;
+    pthread_mutex_destroy(&tried->lock);
+    lhi_arena_free(tried->mem);
+    free(tried->all);
+    free(tried);
+}
+
+/* --- known results -------------------------------------------------------- */
+
+static bool is_empty(const entry *e)
+{
+    return e->of.a == 0 && e->of.b == 0;
+}
+
+static entry *find_slot(const lhi_evaluation_cache *t, lhi_fingerprint of)
+{
+    uint32_t at = (uint32_t)(of.a >> 32) & (t->room - 1);
+    while (!is_empty(&t->all[at]) &&
+           (t->all[at].of.a != of.a || t->all[at].of.b != of.b))
+        at = (at + 1) & (t->room - 1);
+    return &t->all[at];
+}
+
+/* Ensures that at least half of the table stays free for one more entry;
+ * returns false without memory. */
+static bool ensure_capacity(lhi_evaluation_cache *t)
+{
+    if (2 * t->n < t->room)
+        return true;
+    if (t->room >= MAX_CAPACITY)
+        return false;
+    lhi_evaluation_cache more = *t;
+    more.room = 2 * t->room;
+    more.all = calloc(more.room, sizeof *more.all);
+    if (!more.all)
+        return false;
+    for (uint32_t i = 0; i < t->room; i++)
+        if (!is_empty(&t->all[i]))
+            *find_slot(&more, t->all[i].of) = t->all[i];
+    free(t->all);
+    t->all = more.all;
+    t->room = more.room;
+    return true;
+}
+
+/* Looks up a result. */
+static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of, lhi_method_outcome *out)
+{
+    pthread_mutex_lock(&t->lock);
+    const entry *e = find_slot(t, of);
+    const bool known = !is_empty(e);
+    if (known)
+        *out = e->outcome;
+    pthread_mutex_unlock(&t->lock);
+    return known;
+}
+
+/* Stores a result; drops it if there is no memory. */
+static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
+                     const lhi_method_outcome *outcome)
+{
+    pthread_mutex_lock(&t->lock);
+    const char *why = NULL;
+    if (ensure_capacity(t))
+        why = *outcome->why ? lhi_arena_strdup(t->mem, outcome->why) : "";
+    if (why) {
+        entry *e = find_slot(t, of);
+        t->n += is_empty(e);
+        *e = (entry){of, *outcome};
+        e->outcome.why = why;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- new results ---------------------------------------------------------- */
+
+static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
+{
+    double all = (double)makespan_ns * p->n_devices;
+    int64_t busy_ns = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        busy_ns += p->n_microbatches *
+                   (p->chunks[c].f_ns + p->chunks[c].d_ns + p->chunks[c].w_ns);
+    return makespan_ns ? (all - (double)busy_ns) / all : 0;
+}
+
+/* Evaluates a schedule: makespan, bubble ratio and memory. */
+static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
+                          lhi_method_outcome *out, lh_error *err)
+{
+    lh_evaluator *evaluator;
+    lh_choice choice = {0};
+    LHI_TRY(lh_evaluator_make(p, NULL, &evaluator, err));
+    lh_status status =
+        lh_evaluator_run(evaluator, schedule, &out->makespan_ns, err);
+    lh_evaluator_free(evaluator);
+    LHI_TRY(status);
+    lhi_choice_memory(&choice, p, schedule);
+    out->peak_memory_bytes = choice.peak_memory_bytes;
+    out->memory_limit_bytes = choice.memory_limit_bytes;
+    out->bubble_ratio = bubble_ratio(p, out->makespan_ns);
+    out->status = LH_CHOICE_OK;
+    out->why = "";
+    return LH_OK;
+}
+
+/* Runs a method on a pipeline. */
+static lh_status run_method(const lh_pipeline *p, const char *method,
+                            uint32_t sub_blocks, lhi_arena *mem,
+                            lhi_method_outcome *out, lh_schedule **schedule,
+                            lh_error *err)
+{
+    lh_method_options how = {.size = sizeof how, .sub_blocks = sub_blocks};
+    lh_schedule *made = NULL;
+    lh_error why = {0};
+    lh_status status = lh_method_run(method, p, &how, &made, NULL, &why);
+    if (status == LH_OK) {
+        status = evaluate(p, made, out, err);
+        if (status != LH_OK)
+            lhi_fail_add_context(err, "method %s", method);
+        if (status != LH_OK || !schedule)
+            lh_schedule_free(made);
+        else
+            *schedule = made;
+        return status;
+    }
+    if (!lhi_method_is_inapplicable(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    *out = (lhi_method_outcome){.status = status == LH_EINFEASIBLE
+                                              ? LH_CHOICE_MEMORY
+                                              : LH_CHOICE_FAILED,
+                                .why = lhi_arena_strdup(mem, why.text)};
+    return out->why ? LH_OK : lhi_fail_nomem(err);
+}
+
+lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
+                         const char *method, uint32_t sub_blocks,
+                         lhi_arena *mem, lhi_method_outcome *out,
+                         lh_schedule **schedule, lh_error *err)
+{
+    if (!tried)
+        return run_method(pipeline, method, sub_blocks, mem, out, schedule,
+                          err);
+    lhi_fingerprint of = lhi_pipeline_fingerprint(pipeline);
+    of.a ^= (uint64_t)(lhi_method_find(method) - lhi_methods) + 1;
+    if (!schedule && is_known(tried, of, out)) {
+        out->why = *out->why ? lhi_arena_strdup(mem, out->why) : "";
+        return out->why ? LH_OK : lhi_fail_nomem(err);
+    }
+    LHI_TRY(run_method(pipeline, method, sub_blocks, mem, out, schedule, err));
+    add_outcome(tried, of, out);
+    return LH_OK;
+}

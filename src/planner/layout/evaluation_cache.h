@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluation cache: outcomes of schedule methods on pipelines. Layouts may
+ * differ only in irrelevant ways (state divided differently but gathered as
+ * fast; layers moved and moved back) and then have identical pipelines. A
+ * search meets the same ones again and again: a third of all it would simulate.
+ * A cached outcome equals the recomputed one, so plans do not depend on the
+ * cache. */
+#ifndef LHI_TRIED_H
+#define LHI_TRIED_H
+
+#include "base/arena.h"
+#include "schedule/pipeline/pipeline_internal.h"
+
+#include <longhaul/plan.h>
+
+/* The cache of one search, in which all evaluations have the same sub-blocks.
+ * Thread-safe. */
+typedef struct lhi_evaluation_cache lhi_evaluation_cache;
+/* Creates an empty cache. */
+lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
+void lhi_evaluation_cache_free(lhi_evaluation_cache *tried); /* NULL is allowed */
+
+/* Outcome of a method on a pipeline. */
+typedef struct lhi_method_outcome {
+    lh_choice_status status; /* OK, MEMORY or FAILED */
+    int64_t makespan_ns;     /* this and the next: valid if OK */
+    int64_t peak_memory_bytes, memory_limit_bytes;
+    double bubble_ratio;
+    const char *why; /* reason of failure; "" if OK */
+} lhi_method_outcome;
+
+/* Runs a method by name, or returns the cached outcome; `tried` may be NULL: no
+ * cache. out->why is in `mem`. The caller owns *schedule, set on success. With
+ * `schedule` NULL a cached outcome avoids running the method. */
+lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
+                         const char *method, uint32_t sub_blocks,
+                         lhi_arena *mem, lhi_method_outcome *out,
+                         lh_schedule **schedule, lh_error *err);
+
+#endif

@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/layout/layer_partition.h"
+
+#include "base/random.h"
+#include "base/exact_equality.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/partition_search.h"
+#include "planner/layout/build_cache.h"
+#include "format/job/parse.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double lhi_layer_partition_ratio(const lh_plan_options *options)
+{
+    return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
+}
+
+double lhi_layer_partition_max_ratio(const lh_job *job, const lh_plan_options *options)
+{
+    const lh_layout *l = &job->layout;
+    double ratio = lhi_layer_partition_ratio(options);
+    for (uint32_t i = 0; i < l->n_chunk_layers; i++)
+        for (uint32_t k = 0; k < l->n_chunk_layers; k++)
+            if (l->chunk_layers[k] &&
+                l->chunk_layers[i] > ratio * l->chunk_layers[k])
+                ratio = (double)l->chunk_layers[i] / l->chunk_layers[k];
+    return ratio;
+}
+
+static uint32_t count_chunks(const lhi_config *config)
+{
+    return config->layout.pipeline * config->layout.chunks_per_device;
+}
+
+bool lhi_layer_partition_has_alternatives(const lh_job *job, const lhi_config *config,
+                         const lh_plan_options *options)
+{
+    uint32_t n = count_chunks(config);
+    return !job->layout.chunk_layers &&
+           options->partition != LH_PARTITION_EVEN && n > 1 &&
+           job->model->layers > n && lhi_layer_partition_ratio(options) > 1;
+}
+
+/* Partition evaluation under one method. */
+typedef struct enumeration {
+    const lh_job *job;
+    const lh_plan_options *options;
+    const char *method;
+    lhi_config config;
+    lhi_build_cache *known;
+    lhi_evaluation_cache *tried;
+    lhi_arena *mem; /* for error texts */
+} trial;
+
+/* Times one partition. */
+static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
+                         lh_error *err)
+{
+    trial *t = context;
+    lhi_built_layout built;
+    lhi_method_outcome outcome;
+    lh_error why = {0};
+    *ns = INT64_MAX;
+    t->config.layers = layers;
+    lh_status status =
+        lhi_layout_build_cached(t->job, &t->config, t->known, &built, &why);
+    if (status == LH_OK) {
+        status = lhi_evaluation_cache_run_method(t->tried, built.pipeline, t->method,
+                                t->options->sub_blocks, t->mem, &outcome, NULL,
+                                &why);
+        if (status == LH_OK && outcome.status == LH_CHOICE_OK)
+            *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
+        lh_pipeline_free(built.pipeline);
+    }
+    /* Another partition may work. */
+    if (status != LH_OK && !lhi_layout_is_infeasible(status) &&
+        !lhi_method_is_inapplicable(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return LH_OK;
+}
+
+/* Shares layers in proportion to speed[0..n-1]: one each, then one at a time to
+ * the chunk that is least behind with one more. */
+static void distribute_by_speed(uint32_t layers, uint32_t n, double most_ratio,
+                      const double *speed, uint32_t *out)
+{
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = 1;
+    for (uint32_t i = n; i < layers; i++) {
+        uint32_t to = 0;
+        for (uint32_t c = 1; c < n; c++)
+            if ((out[c] + 1) / speed[c] < (out[to] + 1) / speed[to])
+                to = c;
+        out[to]++;
+    }
+    /* Raises the slowest chunks if they would have too few. */
+    for (;;) {
+        uint32_t least = 0, most = 0;
+        for (uint32_t c = 1; c < n; c++) {
+            least = out[c] < out[least] ? c : least;
+            most = out[c] > out[most] ? c : most;
+        }
+        if (out[most] <= most_ratio * out[least] + 1e-9)
+            return;
+        out[most]--;
+        out[least]++;
+    }
+}
+
+/* --- starts -----------------------------------------------------------------
+ */
+
+enum {
+    INPUT_PARTITION,
+    EVEN_WORK, /* per device */
+    ONE_END_SMALL,
+    BOTH_END_SMALL,
+    MIDDLE_LARGE,
+    RISING,
+    FALLING,
+    N_SHAPES,
+    N_STARTS = N_SHAPES + 1, /* and the partition of a sibling layout */
+    MAX_REBALANCED_LAYERS = 8          /* layers, for EVEN_WORK */
+};
+
+/* Returns the fraction of a layer for chunk c of n where the even partition has
+ * one. */
+static double weight_of(int shape, uint32_t c, uint32_t n)
+{
+    double x = (double)c / (n - 1);
+    switch (shape) {
+    case ONE_END_SMALL:
+        return c + 1 == n ? 0.5 : 1;
+    case BOTH_END_SMALL:
+        return c == 0 || c + 1 == n ? 0.5 : 1;
+    case MIDDLE_LARGE:
+        return x < 0.5 ? 1 + 2 * x : 3 - 2 * x;
+    case RISING:
+        return 1 + x;
+    case FALLING:
+        return 2 - x;
+    default:
+        return 1;
+    }
+}
+
+/* Work of each device for one microbatch. */
+typedef struct loads {
+    double *of;      /* per device */
+    double most;     /* INFINITY: no such layout */
+    uint32_t n_most; /* device count at the maximum */
+} loads;
+
+/* Computes a partition's device loads. */
+static lh_status find_loads(trial *t, const uint32_t *layers, loads *out,
+                            lh_error *err)
+{
+    lhi_built_layout built;
+    lh_error why = {0};
+    uint32_t devices = t->config.layout.pipeline;
+    t->config.layers = layers;
+    lh_status status =
+        lhi_layout_build_cached(t->job, &t->config, t->known, &built, &why);
+    out->most = INFINITY;
+    out->n_most = 0;
+    if (status == LH_OK) {
+        memset(out->of, 0, devices * sizeof *out->of);
+        for (uint32_t c = 0; c < lh_pipeline_n_chunks(built.pipeline); c++) {
+            const lh_chunk *k = lh_pipeline_chunk(built.pipeline, c);
+            out->of[k->device] += (double)(k->f_ns + k->d_ns + k->w_ns);
+        }
+        out->most = out->of[0];
+        for (uint32_t d = 1; d < devices; d++)
+            out->most = fmax(out->most, out->of[d]);
+        for (uint32_t d = 0; d < devices; d++)
+            out->n_most += !(out->of[d] < out->most);
+        lh_pipeline_free(built.pipeline);
+    } else if (!lhi_layout_is_infeasible(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return LH_OK;
+}
+
+/* Checks whether `a` has a lower maximum than `b`, or fewer devices at it. */
+static bool is_more_even(const loads *a, const loads *b)
+{
+    return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
+}
+
+/* Moves one layer from device `from` to device `to` by the first move that is
+ * more even than `now`; its loads go to *next. */
+static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
+                           uint32_t to, const loads *now, uint32_t *layers,
+                           loads *next, bool *moved, lh_error *err)
+{
+    *moved = false;
+    for (uint32_t a = 0; a < p->n_chunks; a++)
+        for (uint32_t b = 0; b < p->n_chunks; b++) {
+            if (lhi_config_device(&t->config, a) != from ||
+                lhi_config_device(&t->config, b) != to || layers[a] < 2)
+                continue;
+            layers[a]--;
+            layers[b]++;
+            if (lhi_partition_allows(p, layers)) {
+                LHI_TRY(find_loads(t, layers, next, err));
+                *moved = is_more_even(next, now);
+            }
+            if (*moved)
+                return LH_OK;
+            layers[a]++;
+            layers[b]--;
+        }
+    return LH_OK;
+}
+
+/* Rebalances greedily: moves layers from the most to the least loaded device
+ * while that helps. Embedding, head and layers of other kinds weigh several
+ * layers. Needs no schedule, so it costs little. */
+static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
+                          lh_error *err)
+{
+    uint32_t devices = t->config.layout.pipeline;
+    double *room = calloc(2 * (size_t)devices, sizeof *room);
+    loads both[2] = {{.of = room}, {.of = room ? room + devices : NULL}};
+    if (!room)
+        return lhi_fail_nomem(err);
+    lh_status status = find_loads(t, layers, &both[0], err);
+    bool moved = devices > 1 && both[0].most < INFINITY;
+    for (uint32_t i = 0; i < MAX_REBALANCED_LAYERS + devices && moved && status == LH_OK;
+         i++) {
+        const loads *now = &both[i % 2];
+        uint32_t from = 0, to = 0;
+        for (uint32_t d = 1; d < devices; d++) {
+            from = now->of[d] > now->of[from] ? d : from;
+            to = now->of[d] < now->of[to] ? d : to;
+        }
+        moved = from != to;
+        if (moved)
+            status = move_layer(t, p, from, to, now, layers, &both[(i + 1) % 2],
+                               &moved, err);
+    }
+    free(room);
+    return status;
+}
+
+/* A starting partition and its time. */
+typedef struct scenario {
+    uint32_t *layers;
+    int64_t ns;
+    bool done;
+} start;
+
+/* Builds the starting partitions. room[0..n-1] is the given partition; the
+ * others differ from it by `strength`: 1 as in weight_of(), 0 not at all. */
+static void build_starts(const lhi_partition *p, const uint32_t *like,
+                        double strength, double *speed, uint32_t *room,
+                        start *starts)
+{
+    uint32_t n = p->n_chunks;
+    for (int i = 0; i < N_STARTS; i++) {
+        starts[i].done = i > INPUT_PARTITION && p->steepest;
+        starts[i].layers = room + (size_t)i * n;
+        if (i == N_SHAPES)
+            memcpy(starts[i].layers, like ? like : room, n * sizeof *room);
+        for (uint32_t c = 0; c < n; c++)
+            speed[c] = room[c] * (1 + strength * (weight_of(i, c, n) - 1));
+        if (i != INPUT_PARTITION && i != EVEN_WORK && i != N_SHAPES)
+            distribute_by_speed(p->n_layers, n, p->max_ratio, speed, starts[i].layers);
+        for (int k = 0; k < i; k++)
+            if (memcmp(starts[k].layers, starts[i].layers, n * sizeof *room) ==
+                0)
+                starts[i].done = true;
+    }
+}
+
+static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
+                             start *starts, bool *works, lh_error *err)
+{
+    for (int i = 0; i < N_STARTS; i++) {
+        starts[i].ns = INT64_MAX;
+        if (starts[i].done || (i != INPUT_PARTITION && p->n_timed >= most))
+            continue;
+        p->n_timed++;
+        LHI_TRY(time_of(t, starts[i].layers, &starts[i].ns, err));
+        *works = *works || starts[i].ns < INT64_MAX;
+    }
+    return LH_OK;
+}
+
+/* Tries the given partition with one layer moved: the first that works becomes
+ * a start. */
+static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
+                           start *starts, lh_error *err)
+{
+    start *s = &starts[ONE_END_SMALL];
+    uint32_t n = p->n_chunks, *to = s->layers;
+    memcpy(to, starts[INPUT_PARTITION].layers, n * sizeof *to);
+    for (uint32_t i = 0; i < n * n && s->ns == INT64_MAX; i++) {
+        uint32_t a = i / n, b = i % n;
+        if (a == b || to[a] < 2 || p->n_timed >= most)
+            continue;
+        to[a]--;
+        to[b]++;
+        if (lhi_partition_allows(p, to)) {
+            p->n_timed++;
+            LHI_TRY(time_of(t, to, &s->ns, err));
+        }
+        if (s->ns < INT64_MAX)
+            break;
+        to[a]++;
+        to[b]--;
+    }
+    s->done = false;
+    return LH_OK;
+}
+
+/* Finds starts that fit. If memory is so tight that none works, it tries weaker
+ * variants of the given partition: full strength, half, a quarter, then
+ * single-layer moves. */
+static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
+                             uint64_t most, double *speed, uint32_t *room,
+                             start *starts, lh_error *err)
+{
+    bool works = false;
+    for (double strength = 1; strength > 0.2 && !works; strength /= 2) {
+        build_starts(p, like, strength, speed, room, starts);
+        /* Already timed. */
+        starts[INPUT_PARTITION].done = strength < 1;
+        starts[EVEN_WORK].done = starts[EVEN_WORK].done || strength < 1;
+        starts[N_SHAPES].done = starts[N_SHAPES].done || strength < 1;
+        LHI_TRY(time_starts(t, p, most, starts, &works, err));
+    }
+    return works || p->steepest ? LH_OK : find_move(t, p, most, starts, err);
+}
+
+/* Climbs from the fastest start first. The given partition comes last if it was
+ * `climbed` before: it usually is a local optimum. */
+static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
+                       start *starts, uint32_t *best, int64_t *best_ns,
+                       lh_error *err)
+{
+    for (;;) {
+        start *next = NULL;
+        for (int i = 0; i < N_STARTS; i++)
+            if (!starts[i].done && starts[i].ns < INT64_MAX &&
+                !(climbed && i == INPUT_PARTITION) &&
+                (!next || starts[i].ns < next->ns))
+                next = &starts[i];
+        if (!next && !starts[INPUT_PARTITION].done && starts[INPUT_PARTITION].ns < INT64_MAX)
+            next = &starts[INPUT_PARTITION];
+        if (!next)
+            return LH_OK;
+        next->done = true;
+        if (p->n_timed < most)
+            LHI_TRY(lhi_partition_climb(p, most - p->n_timed, next->layers,
+                                        &next->ns, err));
+        if (next->ns < *best_ns) {
+            *best_ns = next->ns;
+            memcpy(best, next->layers, p->n_chunks * sizeof *best);
+        }
+    }
+}
+
+/* Returns the given partition, even if the configuration has none. */
+static void get_input_layers(const trial *t, uint32_t n, uint32_t *layers)
+{
+    uint32_t first;
+    for (uint32_t c = 0; c < n; c++)
+        lhi_config_layers(t->job->model->layers, &t->config, c, &first,
+                          &layers[c]);
+}
+
+lh_status lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
+                            lhi_evaluation_cache *tried, const char *method, bool steepest,
+                            bool climbed, const uint32_t *like,
+                            uint64_t *passes, lhi_arena *mem,
+                            lhi_config *config, int64_t *iteration_ns,
+                            lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    uint64_t each = (uint64_t)n * config->microbatches * 3;
+    uint64_t most = *passes / each;
+    trial t = {job, options, method, *config, NULL, tried, lhi_arena_make(0)};
+    lhi_partition p = {.n_layers = job->model->layers,
+                       .n_chunks = n,
+                       .max_ratio = lhi_layer_partition_ratio(options),
+                       .time = time_of,
+                       .context = &t,
+                       .steepest = steepest};
+    start starts[N_STARTS] = {{0}};
+    uint32_t *best = LHI_NEW(mem, uint32_t, n);
+    uint32_t *room = calloc((size_t)N_STARTS * n, sizeof *room);
+    double *speed = calloc(n, sizeof *speed);
+    lh_status status =
+        t.mem && best && room && speed ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_build_cache_make(&t.known, err);
+    if (status == LH_OK) {
+        get_input_layers(&t, n, room);
+        memcpy(room + EVEN_WORK * n, room, n * sizeof *room);
+    }
+    if (status == LH_OK && !steepest)
+        status = rebalance(&t, &p, room + EVEN_WORK * n, err);
+    if (status == LH_OK)
+        status = find_starts(&t, &p, like, most, speed, room, starts, err);
+    int64_t ns = starts[INPUT_PARTITION].ns;
+    if (status == LH_OK)
+        status = climb(&p, most, climbed, starts, best, &ns, err);
+    if (status == LH_OK && ns < INT64_MAX && best[0] > 0) {
+        *iteration_ns = ns;
+        config->layers = best;
+    }
+    *passes -= p.n_timed < most ? p.n_timed * each : *passes;
+    lhi_build_cache_free(t.known);
+    lhi_arena_free(t.mem);
+    free(room);
+    free(speed);
+    return status;
+}
+
+/* --- slow methods -----------------------------------------------------------
+ */
+
+/* Tolerance: rounding differs with the chunks. */
+static const double WORK_TOLERANCE = 1 + 1e-6;
+
+/* Random walk for a slow method: few partitions can be timed, so they are
+ * selected by load. */
+typedef struct random_walk {
+    trial t;
+    lhi_partition p;
+    const lhi_layer_partition_slow_search *how;
+    loads now;        /* loads of the last sample */
+    double most;      /* largest device load worth a try */
+    uint32_t *evened; /* layers with balanced work */
+    uint32_t *totals; /* layers per device */
+    uint32_t *drawn;  /* next partition to time */
+    uint32_t *one;    /* chunks of one device in it */
+    double *speed;
+    uint32_t *best;
+    int64_t best_ns;
+} random_walk;
+
+/* Checks whether the budget is used up. */
+static bool is_over_budget(const random_walk *s)
+{
+    return s->p.n_timed >= s->how->max_partitions ||
+           (s->how->should_stop && s->how->should_stop(s->how->context));
+}
+
+/* Times the sampled partition if no device exceeds `most`; keeps the better of
+ * it and the best so far. */
+static lh_status time_sample(random_walk *s, lh_error *err)
+{
+    int64_t ns;
+    if (!lhi_partition_allows(&s->p, s->drawn) || is_over_budget(s))
+        return LH_OK;
+    LHI_TRY(find_loads(&s->t, s->drawn, &s->now, err));
+    if (s->now.most > s->most * WORK_TOLERANCE)
+        return LH_OK;
+    s->p.n_timed++;
+    LHI_TRY(time_of(&s->t, s->drawn, &ns, err));
+    if (ns < INT64_MAX && ns <= s->best_ns) {
+        s->best_ns = ns;
+        memcpy(s->best, s->drawn, s->p.n_chunks * sizeof *s->best);
+    }
+    return LH_OK;
+}
+
+/* Distributes s->totals layers per device, with small chunks in the first round
+ * and smaller ones in the last: the pipeline fills, and its last round reaches
+ * D, sooner. */
+static void build_rounds(random_walk *s)
+{
+    const lhi_config *config = &s->t.config;
+    uint32_t v = config->layout.chunks_per_device;
+    for (uint32_t i = 0; i < v; i++)
+        s->speed[i] = i == 0 ? 0.7 : i + 1 == v ? 0.5 : 1;
+    for (uint32_t d = 0; d < config->layout.pipeline; d++) {
+        uint32_t i = 0;
+        distribute_by_speed(s->totals[d], v, s->p.max_ratio, s->speed, s->one);
+        for (uint32_t c = 0; c < s->p.n_chunks; c++)
+            if (lhi_config_device(config, c) == d)
+                s->drawn[c] = s->one[i++];
+    }
+}
+
+/* Times this partition, also with another device as the one with the most
+ * layers. */
+static lh_status time_rounds(random_walk *s, lh_error *err)
+{
+    uint32_t P = s->t.config.layout.pipeline, m = 0;
+    memset(s->totals, 0, P * sizeof *s->totals);
+    for (uint32_t c = 0; c < s->p.n_chunks; c++)
+        s->totals[lhi_config_device(&s->t.config, c)] += s->evened[c];
+    for (uint32_t d = 1; d < P; d++)
+        m = s->totals[d] > s->totals[m] ? d : m;
+    const uint32_t most = s->totals[m];
+    for (uint32_t d = 0; d < P; d++) {
+        const uint32_t less = s->totals[d];
+        if (d != m && less == most)
+            continue;
+        s->totals[m] = less;
+        s->totals[d] = most;
+        build_rounds(s);
+        LHI_TRY(time_sample(s, err));
+        s->totals[d] = less;
+        s->totals[m] = most;
+    }
+    return LH_OK;
+}
+
+/* Times the given partition and its rebalanced form, which limits the device
+ * load for the following steps. */
+static lh_status time_rebalanced(random_walk *s, lh_error *err)
+{
+    const uint32_t n = s->p.n_chunks;
+    get_input_layers(&s->t, n, s->evened);
+    memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
+    s->most = INFINITY;
+    LHI_TRY(time_sample(s, err));
+    LHI_TRY(rebalance(&s->t, &s->p, s->evened, err));
+    LHI_TRY(find_loads(&s->t, s->evened, &s->now, err));
+    s->most = s->now.most;
+    memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
+    return time_sample(s, err);
+}
+
+/* Continues with random single-layer moves from the best so far: there is no
+ * time to try all moves. */
+static lh_status walk_randomly(random_walk *s, lh_error *err)
+{
+    enum { MAX_SAMPLES = 64 }; /* samples per timed partition */
+    const uint32_t n = s->p.n_chunks;
+    lhi_random random = {1};
+    for (uint64_t i = 0; i < MAX_SAMPLES * s->how->max_partitions && !is_over_budget(s); i++) {
+        uint32_t from = lhi_random_below(&random, n);
+        uint32_t to = lhi_random_below(&random, n - 1);
+        to += to >= from;
+        memcpy(s->drawn, s->best, n * sizeof *s->drawn);
+        s->drawn[from]--;
+        s->drawn[to]++;
+        LHI_TRY(time_sample(s, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_layer_partition_search_slow_method(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
+                                   lhi_arena *mem, lhi_config *config,
+                                   int64_t *iteration_ns, lh_error *err)
+{
+    const uint32_t n = count_chunks(config);
+    const uint32_t v = config->layout.chunks_per_device;
+    uint32_t *room = calloc(4 * (size_t)n, sizeof *room);
+    double *real = calloc(2 * (size_t)n, sizeof *real);
+    uint32_t *best = LHI_NEW(mem, uint32_t, n);
+    random_walk s = {
+        .t = {job, options, how->method, *config, NULL, tried,
+              lhi_arena_make(0)},
+        .p = {.n_layers = job->model->layers,
+              .n_chunks = n,
+              .max_ratio = lhi_layer_partition_ratio(options)},
+        .how = how,
+        .now = {.of = real},
+        .evened = room,
+        .totals = room ? room + n : NULL,
+        .drawn = room ? room + 2 * (size_t)n : NULL,
+        .one = room ? room + 3 * (size_t)n : NULL,
+        .speed = real ? real + n : NULL,
+        .best = best,
+        .best_ns = INT64_MAX,
+    };
+    lh_status status =
+        room && real && best && s.t.mem ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_build_cache_make(&s.t.known, err);
+    if (status == LH_OK)
+        status = time_rebalanced(&s, err);
+    if (status == LH_OK && v > 2 && s.most < INFINITY)
+        status = time_rounds(&s, err);
+    if (status == LH_OK && s.most < INFINITY && s.best_ns < how->start_limit_ns)
+        status = walk_randomly(&s, err);
+    if (status == LH_OK && s.best_ns < INT64_MAX) {
+        *iteration_ns = s.best_ns;
+        config->layers = best;
+    }
+    lhi_build_cache_free(s.t.known);
+    lhi_arena_free(s.t.mem);
+    free(room);
+    free(real);
+    return status;
+}
+
+lh_status lhi_layer_partition_rebalance(const lh_job *job,
+                               const lh_plan_options *options, lhi_arena *mem,
+                               lhi_config *config, lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    trial t = {job, options, NULL, *config, NULL, NULL, NULL};
+    lhi_partition p = {.n_layers = job->model->layers,
+                       .n_chunks = n,
+                       .max_ratio = lhi_layer_partition_ratio(options)};
+    if (!lhi_layer_partition_has_alternatives(job, config, options))
+        return LH_OK;
+    uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+    lh_status status = layers ? LH_OK : lhi_fail_nomem(err);
+    bool same = true;
+    if (status == LH_OK)
+        status = lhi_build_cache_make(&t.known, err);
+    if (status == LH_OK) {
+        get_input_layers(&t, n, layers);
+        status = rebalance(&t, &p, layers, err);
+    }
+    for (uint32_t c = 0; c < n && status == LH_OK; c++) {
+        uint32_t first, given;
+        lhi_config_layers(job->model->layers, config, c, &first, &given);
+        same = same && given == layers[c];
+    }
+    if (status == LH_OK && !same)
+        config->layers = layers;
+    lhi_build_cache_free(t.known);
+    return status;
+}
+
+/* --- sites with different speed ----------------------------------------------
+ */
+
+/* Computes the time of a middle layer, F to W, at each site. */
+static lh_status layer_times(const lh_job *job, const lhi_config *config,
+                             double *ns, lh_error *err)
+{
+    lh_job as_configured = *job;
+    as_configured.training.recompute = config->recompute;
+    for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        lh_cost_layer_range slice = {.first_layer = job->model->layers / 2,
+                               .n_layers = 1,
+                               .datacenter = d,
+                               .data_datacenters = 1};
+        lh_cost_options options = {.size = sizeof options,
+                                   .estimate_missing = true};
+        lh_cost cost;
+        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
+                              &cost, err));
+        ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
+    }
+    return LH_OK;
+}
+
+/* Checks whether datacenters have GPUs of different types. */
+static bool is_mixed(const lh_job *job)
+{
+    double first =
+        lhi_gpu_max_flops_per_s(&job->datacenters[0].gpu, job->framework.fp8);
+    for (uint32_t d = 1; d < job->n_datacenters; d++)
+        if (!lhi_equals_exactly(first, lhi_gpu_max_flops_per_s(&job->datacenters[d].gpu,
+                                                      job->framework.fp8)))
+            return true;
+    return false;
+}
+
+/* Returns the slowest time: replicas of a stage wait for each other. */
+static double slowest_of(const lhi_stage_placement *spread, const double *times)
+{
+    double slowest = 0;
+    for (uint32_t i = 0; i < spread->n_sites; i++)
+        if (times[spread->sites[i].datacenter] > slowest)
+            slowest = times[spread->sites[i].datacenter];
+    return slowest;
+}
+
+lh_status lhi_layer_partition_by_speed(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_config *config, lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    lhi_layout_placement places;
+    if (!is_mixed(job) || !lhi_layer_partition_has_alternatives(job, config, options) ||
+        config->layout.outermost == LH_OUTERMOST_DATA)
+        return LH_OK;
+    lhi_arena *own = lhi_arena_make(0);
+    double *times = calloc(job->n_datacenters, sizeof *times);
+    double *speed = calloc(n, sizeof *speed);
+    uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+    lh_error why = {0};
+    lh_status status = LH_OK;
+    if (!own || !times || !speed || !layers)
+        status = lhi_fail_nomem(&why);
+    if (status == LH_OK)
+        status = lhi_layout_place(job, &config->layout, own, &places, &why);
+    if (status == LH_OK)
+        status = layer_times(job, config, times, &why);
+    for (uint32_t c = 0; status == LH_OK && c < n; c++)
+        speed[c] = 1 / slowest_of(&places.stages[lhi_config_device(config, c)],
+                                  times);
+    if (status == LH_OK) {
+        distribute_by_speed(job->model->layers, n, lhi_layer_partition_ratio(options), speed,
+                  layers);
+        config->layers = layers;
+    }
+    lhi_arena_free(own);
+    free(times);
+    free(speed);
+    if (status == LH_OK || status == LH_EUNSUPPORTED)
+        return LH_OK; /* building the layout reports the reason */
+    if (err)
+        *err = why;
+    return status;
+}

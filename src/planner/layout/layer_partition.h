@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layer partitions: moves layers between a layout's chunks, so that embedding,
+ * head and slower sites get less work. */
+#ifndef LHI_UNEVEN_H
+#define LHI_UNEVEN_H
+
+#include "planner/layout/layout.h"
+#include "planner/layout/evaluation_cache.h"
+
+/* Returns the largest allowed ratio of layers between chunks. */
+double lhi_layer_partition_ratio(const lh_plan_options *options);
+
+/* The same for any partition that a plan of the job may have: from moves, or
+ * fixed by the job. */
+double lhi_layer_partition_max_ratio(const lh_job *job, const lh_plan_options *options);
+
+/* Checks whether partitions besides the even one exist: several chunks, movable
+ * layers, and a ratio that allows it. */
+bool lhi_layer_partition_has_alternatives(const lh_job *job, const lhi_config *config,
+                         const lh_plan_options *options);
+
+/* Hill climbing over partitions from several starts, by iteration time under
+ * `method`:
+ * - the partition of `config` (even, or by speed);
+ * - equal work per device;
+ * - small first or last chunks, large middle ones, increasing and decreasing
+ *   sizes;
+ * - `like`, from a layout with as many chunks (NULL: none);
+ * - if none of them works, ones closer to the first.
+ *
+ * With `steepest`, only the first start, by steepest descent. *passes is the
+ * budget of scheduled passes; the remainder is returned in it. A partition
+ * faster than that of `config`, or any that fits if its own does not, goes to
+ * config->layers, in `mem`, and its time to *iteration_ns; otherwise both stay.
+ * `climbed`: the partition of `config` is already a result, so other starts go
+ * first. */
+lh_status lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
+                            lhi_evaluation_cache *tried, const char *method, bool steepest,
+                            bool climbed, const uint32_t *like,
+                            uint64_t *passes, lhi_arena *mem,
+                            lhi_config *config, int64_t *iteration_ns,
+                            lh_error *err);
+
+/* Parameters of the search under a slow method. */
+typedef struct lhi_layer_partition_slow_search {
+    const char *method;
+    uint64_t max_partitions;               /* partitions */
+    int64_t start_limit_ns;             /* no moves unless a start is below this */
+    bool (*should_stop)(void *context); /* stop callback; NULL: never */
+    void *context;
+} lhi_layer_partition_slow_search;
+
+/* Random search for slow methods. Starts from partitions with equal work per
+ * device; those with many chunks have small ones in the first and the last
+ * round. Then moves layers at random while no device's load grows. The fastest
+ * timed partition goes to config->layers, in `mem`, its time to *iteration_ns;
+ * if none works both stay. */
+lh_status lhi_layer_partition_search_slow_method(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
+                                   lhi_arena *mem, lhi_config *config,
+                                   int64_t *iteration_ns, lh_error *err);
+
+/* Rebalances the partition of `config`: moves layers while the largest device
+ * load falls, independent of the schedule. Result in config->layers, in `mem`;
+ * unchanged if no move helps. */
+lh_status lhi_layer_partition_rebalance(const lh_job *job,
+                               const lh_plan_options *options, lhi_arena *mem,
+                               lhi_config *config, lh_error *err);
+
+/* Sets config->layers in proportion to speed if sites have different GPUs;
+ * otherwise nothing. */
+lh_status lhi_layer_partition_by_speed(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_config *config,
+                              lh_error *err);
+
+#endif

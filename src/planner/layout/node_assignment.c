@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Assigns a stage's ranks to nodes. */
+#include "model/group_layout.h"
+#include "planner/layout/layout.h"
+
+/* Assigns one stage, replica by replica; n counts the ranks so far in each
+ * datacenter. */
+static lh_status place_stage(const lh_job *job, const lh_layout *l,
+                             const lhi_layout_placement *places, uint32_t stage,
+                             uint32_t *nodes, lh_error *err)
+{
+    const lhi_stage_placement *spread = &places->stages[stage];
+    const lh_cost_layer_range slice = {.n_layers = 1,
+                                 .n_sites = spread->n_sites,
+                                 .sites = spread->sites,
+                                 .n_sharing_ranks = spread->sharing};
+    uint64_t n[LH_MAX_DATACENTERS] = {0};
+    lhi_group_layout fold;
+    LHI_TRY(lhi_group_layout_build(job, l, &slice, &fold, err));
+    for (uint32_t g = 0; g < places->sites->n_groups; g++) {
+        uint32_t dc = places->ranks[(size_t)g * l->pipeline + stage].datacenter;
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < dc; i++)
+            before += job->datacenters[i].nodes;
+        for (uint32_t k = 0;
+             k < places->sites->groups[g].replicas * lhi_group_size(l); k++)
+            *nodes++ = before + (uint32_t)lhi_group_layout_find_node(&fold, dc, n[dc]++);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_state_nodes(const lh_job *job, const lh_layout *l,
+                          uint32_t *nodes, lh_error *err)
+{
+    const size_t n = (size_t)l->data * lhi_group_size(l);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_layout_placement places;
+    lh_status status = mem ? lhi_layout_place(job, l, mem, &places, err)
+                           : lhi_fail_nomem(err);
+    for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++)
+        status = place_stage(job, l, &places, stage, nodes + stage * n, err);
+    lhi_arena_free(mem);
+    return status;
+}

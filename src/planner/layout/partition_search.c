@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/layout/partition_search.h"
+
+#include "base/fail.h"
+#include "base/random.h"
+#include "base/sort.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the largest chunk allowed beside one with `least` layers. */
+static uint32_t max_chunk(const lhi_partition *p, uint32_t least)
+{
+    double most = floor(p->max_ratio * least + 1e-9);
+    return most < p->n_layers ? (uint32_t)most : p->n_layers;
+}
+
+bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        least = layers[c] < least ? layers[c] : least;
+        most = layers[c] > most ? layers[c] : most;
+    }
+    return least > 0 && most <= max_chunk(p, least);
+}
+
+/* Adds with saturation. */
+static uint64_t add_capped(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Counts the ways to write n_layers as n_chunks numbers from `least` to `most`,
+ * into ways[n_layers]; `room` is scratch with the same length. */
+static uint64_t count_between(const lhi_partition *p, uint32_t least,
+                              uint32_t most, uint64_t *ways, uint64_t *room)
+{
+    uint32_t n = p->n_layers;
+    memset(ways, 0, (n + 1) * sizeof *ways);
+    ways[0] = 1;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        memset(room, 0, (n + 1) * sizeof *room);
+        for (uint32_t have = 0; have <= n; have++)
+            for (uint32_t k = least; ways[have] && k <= most && have + k <= n;
+                 k++)
+                room[have + k] = add_capped(room[have + k], ways[have]);
+        memcpy(ways, room, (n + 1) * sizeof *ways);
+    }
+    return ways[n];
+}
+
+lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
+                              lh_error *err)
+{
+    uint64_t count = 0;
+    uint64_t *room = calloc(2 * ((size_t)p->n_layers + 1), sizeof *room);
+    if (!room)
+        return lhi_fail_nomem(err);
+    uint64_t *ways = room + p->n_layers + 1;
+    for (uint32_t least = 1; least <= p->n_layers / p->n_chunks; least++) {
+        uint32_t most = max_chunk(p, least);
+        uint64_t with = count_between(p, least, most, ways, room);
+        uint64_t without = count_between(p, least + 1, most, ways, room);
+        count = with == UINT64_MAX ? with : add_capped(count, with - without);
+    }
+    free(room);
+    *out = count;
+    return LH_OK;
+}
+
+/* Evaluates a partition; *best and *best_ns take it if it is the best so far.
+ */
+static lh_status evaluate(lhi_partition *p, const uint32_t *layers, uint32_t *best,
+                     int64_t *best_ns, int64_t *ns, lh_error *err)
+{
+    LHI_TRY(p->time(p->context, layers, ns, err));
+    p->n_timed++;
+    if (*ns < *best_ns) {
+        *best_ns = *ns;
+        memcpy(best, layers, p->n_chunks * sizeof *best);
+    }
+    return LH_OK;
+}
+
+/* Enumeration state. */
+typedef struct order_shape {
+    lhi_partition *p;
+    uint32_t *layers, *best;
+    int64_t *best_ns;
+} enumeration;
+
+/* Enumerates partitions: chunks from `at` on share `left` layers; earlier ones
+ * have `least` to `most`. */
+static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left, uint32_t least,
+                           uint32_t most, lh_error *err)
+{
+    const lhi_partition *p = w->p;
+    uint32_t after = p->n_chunks - at - 1;
+    int64_t ns;
+    if (after == 0) {
+        w->layers[at] = left;
+        if (!lhi_partition_allows(p, w->layers))
+            return LH_OK;
+        return evaluate(w->p, w->layers, w->best, w->best_ns, &ns, err);
+    }
+    for (uint32_t k = 1; k + after <= left; k++) {
+        uint32_t low = k < least ? k : least, high = k > most ? k : most;
+        if (high > max_chunk(p, low))
+            continue;
+        w->layers[at] = k;
+        LHI_TRY(enumerate(w, at + 1, left - k, low, high, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
+                              int64_t *best_ns, lh_error *err)
+{
+    enumeration w = {.p = p, .best = best, .best_ns = best_ns};
+    w.layers = calloc(p->n_chunks, sizeof *w.layers);
+    if (!w.layers)
+        return lhi_fail_nomem(err);
+    lh_status status = enumerate(&w, 0, p->n_layers, p->n_layers, 1, err);
+    free(w.layers);
+    return status;
+}
+
+/* Evaluates `layers`, which the caller changed at two chunks. Keeps the change
+ * if it is better, else reverts it. */
+static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
+                         uint32_t at_a, uint32_t at_b, uint32_t *layers,
+                         uint32_t *best, int64_t *best_ns, lh_error *err)
+{
+    uint32_t was_a = layers[a], was_b = layers[b];
+    int64_t ns, before = *best_ns;
+    layers[a] = at_a;
+    layers[b] = at_b;
+    if (lhi_partition_allows(p, layers))
+        LHI_TRY(evaluate(p, layers, best, best_ns, &ns, err));
+    if (*best_ns < before && !p->steepest)
+        return LH_OK;
+    layers[a] = was_a;
+    layers[b] = was_b;
+    return LH_OK;
+}
+
+/* Tries every move of `step` layers, or with 0 every exchange, each from the
+ * current best. */
+static lh_status try_moves(lhi_partition *p, uint32_t step, uint64_t most,
+                      uint32_t *layers, uint32_t *best, int64_t *best_ns,
+                      lh_error *err)
+{
+    for (uint32_t from = 0; from < p->n_chunks; from++)
+        for (uint32_t to = 0; to < p->n_chunks && p->n_timed < most; to++) {
+            uint32_t a = layers[from], b = layers[to];
+            bool useful = step ? from != to && a > step : from < to && a != b;
+            if (useful)
+                LHI_TRY(try_change(p, from, to, step ? a - step : b,
+                                step ? b + step : a, layers, best, best_ns,
+                                err));
+        }
+    return LH_OK;
+}
+
+lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
+                              int64_t *best_ns, lh_error *err)
+{
+    uint32_t *layers = calloc(p->n_chunks, sizeof *layers);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    lh_status status = LH_OK;
+    uint64_t end = add_capped(p->n_timed, most);
+    static const uint32_t steps[] = {1, 2, 0};
+    for (int i = 0; i < 3 && status == LH_OK;) {
+        int64_t before = *best_ns;
+        memcpy(layers, best, p->n_chunks * sizeof *layers);
+        status = try_moves(p, steps[i], end, layers, best, best_ns, err);
+        i = *best_ns < before ? 0 : i + 1;
+    }
+    free(layers);
+    return status;
+}
+
+/* --- Monte Carlo -----------------------------------------------------------
+ */
+
+/* One sampled partition. */
+typedef struct sample {
+    int64_t ns;
+    uint32_t number; /* in sampling order */
+} sample;
+
+static int compare(const void *a, const void *b)
+{
+    const sample *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns < y->ns ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Samples a partition: drops layers one by one into random chunks and repeats
+ * until it is allowed; after many failures uses the even partition. */
+static void sample_partition(const lhi_partition *p, lhi_random *random, uint32_t *layers)
+{
+    uint32_t n = p->n_chunks;
+    for (uint32_t tries = 0; tries < 200; tries++) {
+        for (uint32_t c = 0; c < n; c++)
+            layers[c] = 1;
+        for (uint32_t i = n; i < p->n_layers; i++)
+            layers[lhi_random_below(random, n)]++;
+        if (lhi_partition_allows(p, layers))
+            return;
+    }
+    for (uint32_t c = 0; c < n; c++)
+        layers[c] = p->n_layers / n + (c < p->n_layers % n);
+}
+
+/* Samples random partitions and keeps the fastest. */
+static lh_status sample_partitions(lhi_partition *p, const lhi_partition_sampling *how,
+                         lhi_random *random, sample *samples, uint32_t *drawn,
+                         uint32_t *best, int64_t *best_ns, lh_error *err)
+{
+    for (uint32_t i = 0; i < how->samples; i++) {
+        uint32_t *layers = drawn + (size_t)i * p->n_chunks;
+        sample_partition(p, random, layers);
+        samples[i].number = i;
+        LHI_TRY(evaluate(p, layers, best, best_ns, &samples[i].ns, err));
+    }
+    return LH_OK;
+}
+
+/* Improves the kept samples by random single-layer moves. */
+static lh_status improve_samples(lhi_partition *p, const lhi_partition_sampling *how,
+                         lhi_random *random, uint32_t *layers, uint32_t *best,
+                         int64_t *best_ns, lh_error *err)
+{
+    int64_t ns;
+    for (uint32_t i = 0; i < how->changes && p->n_chunks > 1; i++) {
+        uint32_t from = lhi_random_below(random, p->n_chunks);
+        uint32_t to = lhi_random_below(random, p->n_chunks - 1);
+        to += to >= from;
+        layers[from]--;
+        layers[to]++;
+        lh_status status = LH_OK;
+        if (lhi_partition_allows(p, layers))
+            status = evaluate(p, layers, best, best_ns, &ns, err);
+        layers[from]++;
+        layers[to]--;
+        LHI_TRY(status);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_partition_sample(lhi_partition *p,
+                               const lhi_partition_sampling *how,
+                               uint32_t *best, int64_t *best_ns, lh_error *err)
+{
+    lhi_random random = {how->seed};
+    sample *samples = calloc((size_t)how->samples + 1, sizeof *samples);
+    uint32_t *drawn =
+        calloc((size_t)how->samples * p->n_chunks + 1, sizeof *drawn);
+    lh_status status = LH_OK;
+    if (!samples || !drawn)
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = sample_partitions(p, how, &random, samples, drawn, best, best_ns, err);
+    if (status == LH_OK)
+        lhi_sort(samples, how->samples, sizeof *samples, compare);
+    for (uint32_t i = 0; i < how->keep && i < how->samples && status == LH_OK;
+         i++)
+        status = improve_samples(p, how, &random,
+                         drawn + (size_t)samples[i].number * p->n_chunks, best,
+                         best_ns, err);
+    free(samples);
+    free(drawn);
+    return status;
+}

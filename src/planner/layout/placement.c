@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places pipeline ranks on datacenters: docs/theory/placement.md. */
+#include "planner/layout/equivalence.h"
+
+#include <inttypes.h>
+
+uint32_t lhi_group_size(const lh_layout *layout)
+{
+    return layout->tensor * layout->context;
+}
+
+bool lhi_layout_is_folded(const lh_layout *layout)
+{
+    return layout->expert > 1 ||
+           lh_layout_expert_tensor(layout) != layout->tensor;
+}
+
+static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
+                            lh_site_group **groups, lh_site_stages **parts)
+{
+    lh_sites *sites = LHI_NEW(mem, lh_sites, 1);
+    *groups = LHI_NEW(mem, lh_site_group, n_groups);
+    *parts = LHI_NEW(mem, lh_site_stages, n_parts);
+    if (!sites || !*groups || !*parts)
+        return NULL;
+    sites->n_groups = n_groups;
+    sites->groups = *groups;
+    return sites;
+}
+
+/* Fills each datacenter with as many consecutive stages, including all
+ * replicas, as fit. */
+static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
+                             lhi_arena *mem, const lh_sites **out,
+                             lh_error *err)
+{
+    uint32_t placed = 0;
+    uint64_t stage_gpus = (uint64_t)lhi_group_size(l) * l->data;
+    lh_site_group *group;
+    lh_site_stages *parts;
+    lh_sites *sites = make_sites(mem, 1, job->n_datacenters, &group, &parts);
+    if (!sites)
+        return lhi_fail_nomem(err);
+    *group = (lh_site_group){l->data, 0, parts};
+    for (uint32_t dc = 0; dc < job->n_datacenters; dc++) {
+        uint64_t room = job->datacenters[dc].gpus / stage_gpus;
+        uint64_t left = l->pipeline - placed;
+        uint32_t here = (uint32_t)(room < left ? room : left);
+        if (here)
+            parts[group->n_parts++] = (lh_site_stages){dc, here};
+        placed += here;
+    }
+    if (placed < l->pipeline)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "pipeline %" PRIu32 " does not fit: a stage takes "
+                        "%" PRIu64 " GPUs (tensor x context x data), "
+                        "and the datacenters have room for %" PRIu32
+                        " whole stages",
+                        l->pipeline, stage_gpus, placed);
+    *out = sites;
+    return LH_OK;
+}
+
+/* Gives each datacenter equally many whole replicas. */
+static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
+                                lhi_arena *mem, const lh_sites **out,
+                                lh_error *err)
+{
+    uint32_t n = job->n_datacenters;
+    uint64_t replica_gpus = (uint64_t)lhi_group_size(l) * l->pipeline;
+    lh_site_group *groups;
+    lh_site_stages *parts;
+    if (l->data % n != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data %" PRIu32 " does not divide over %" PRIu32
+                        " datacenters: with data parallelism outermost each "
+                        "has equally many replicas",
+                        l->data, n);
+    lh_sites *sites = make_sites(mem, n, n, &groups, &parts);
+    if (!sites)
+        return lhi_fail_nomem(err);
+    for (uint32_t dc = 0; dc < n; dc++) {
+        uint64_t room = job->datacenters[dc].gpus / replica_gpus;
+        if (room < l->data / n)
+            return lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "datacenter %s has room for %" PRIu64
+                " whole replicas of %" PRIu64 " GPUs, not for %" PRIu32,
+                job->datacenters[dc].name, room, replica_gpus, l->data / n);
+        parts[dc] = (lh_site_stages){dc, l->pipeline};
+        groups[dc] = (lh_site_group){l->data / n, 1, &parts[dc]};
+    }
+    *out = sites;
+    return LH_OK;
+}
+
+lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
+                            lhi_arena *mem, const lh_sites **out, lh_error *err)
+{
+    if (layout->outermost == LH_OUTERMOST_MIXED)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a mixed layout has to say which datacenters hold "
+                        "which stages (layout.sites)");
+    if (layout->outermost == LH_OUTERMOST_DATA)
+        return place_replicas_evenly(job, layout, mem, out, err);
+    return place_stages_by_capacity(job, layout, mem, out, err);
+}
+
+/* ---- from sites to ranks ---- */
+
+/* State while placing ranks. */
+typedef struct placement_builder {
+    const lh_job *job;
+    const lh_layout *layout;
+    const lh_sites *sites;
+    lhi_arena *mem;
+    lhi_rank_location *ranks;
+    lhi_stage_placement *spreads;
+    uint64_t *used; /* GPUs, per datacenter */
+} placement_builder;
+
+static lh_status place_part(placement_builder *p, const lh_site_group *group,
+                            const lh_site_stages *part, lhi_rank_location *ranks,
+                            lh_error *err)
+{
+    const lh_layout *l = p->layout;
+    uint64_t size = lhi_group_size(l);
+    if (part->datacenter >= p->job->n_datacenters)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "stages in datacenter %" PRIu32 " of %" PRIu32,
+                        part->datacenter, p->job->n_datacenters);
+    const lh_datacenter *dc = &p->job->datacenters[part->datacenter];
+    uint64_t first = p->used[part->datacenter];
+    uint64_t gpus = size * group->replicas * part->stages;
+    /* Numbering of longhaul/cost.h: replicas are adjacent, or the stages of one
+     * replica. */
+    uint64_t stride =
+        l->outermost == LH_OUTERMOST_DATA ? size : size * group->replicas;
+    if (first > dc->gpus || gpus > dc->gpus - first)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "datacenter %s has %" PRIu32 " GPUs; its stages and "
+                        "replicas take %" PRIu64,
+                        dc->name, dc->gpus, first + gpus);
+    for (uint32_t i = 0; i < part->stages; i++)
+        ranks[i] =
+            (lhi_rank_location){part->datacenter, (uint32_t)(first + i * stride)};
+    p->used[part->datacenter] = first + gpus;
+    return LH_OK;
+}
+
+/* Places the first replica of one group. */
+static lh_status place_group(placement_builder *p, uint32_t g, lh_error *err)
+{
+    const lh_site_group *group = &p->sites->groups[g];
+    uint32_t P = p->layout->pipeline, placed = 0;
+    for (uint32_t i = 0; i < group->n_parts; i++) {
+        const lh_site_stages *part = &group->parts[i];
+        if (part->stages > P - placed)
+            break;
+        LHI_TRY(
+            place_part(p, group, part, p->ranks + (size_t)g * P + placed, err));
+        placed += part->stages;
+        if (i + 1 == group->n_parts && placed == P)
+            return LH_OK;
+    }
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the stages of group %" PRIu32
+                    " of layout.sites do not add up to pipeline %" PRIu32,
+                    g + 1, P);
+}
+
+static lh_status place_groups(placement_builder *p, lh_error *err)
+{
+    uint64_t replicas = 0;
+    for (uint32_t g = 0; g < p->sites->n_groups; g++) {
+        replicas += p->sites->groups[g].replicas;
+        LHI_TRY(place_group(p, g, err));
+    }
+    if (replicas == p->layout->data)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "layout.sites has %" PRIu64
+                    " replicas, but data is %" PRIu32,
+                    replicas, p->layout->data);
+}
+
+/* ---- replicas of one stage ---- */
+
+static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
+{
+    uint32_t P = p->layout->pipeline;
+    for (uint32_t g = 0; g < p->sites->n_groups; g++)
+        if (p->ranks[(size_t)g * P + s].datacenter !=
+            p->ranks[(size_t)g * P + t].datacenter)
+            return false;
+    return true;
+}
+
+/* Finds a stage's datacenters, in the job's order. */
+static lh_status find_stage_placement(placement_builder *p, uint32_t s, lhi_stage_placement *out,
+                             lh_error *err)
+{
+    uint32_t n = p->job->n_datacenters, P = p->layout->pipeline;
+    lh_cost_site *sites = LHI_NEW(p->mem, lh_cost_site, n);
+    if (!sites)
+        return lhi_fail_nomem(err);
+    for (uint32_t dc = 0; dc < n; dc++) {
+        lh_cost_site here = {dc, 0};
+        for (uint32_t g = 0; g < p->sites->n_groups; g++)
+            if (p->ranks[(size_t)g * P + s].datacenter == dc)
+                here.replicas += p->sites->groups[g].replicas;
+        if (here.replicas)
+            sites[out->n_sites++] = here;
+    }
+    out->sites = sites;
+    return LH_OK;
+}
+
+static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
+{
+    for (uint32_t i = 0; i < spread->n_sites; i++)
+        if (spread->sites[i].datacenter == dc)
+            return true;
+    return false;
+}
+
+/* Checks whether rings through both could share a link. */
+static bool may_share_link(const lhi_stage_placement *a, const lhi_stage_placement *b)
+{
+    uint32_t common = 0;
+    for (uint32_t i = 0; i < a->n_sites && common < 2; i++)
+        common += has_site(b, a->sites[i].datacenter);
+    return common == 2;
+}
+
+uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread)
+{
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < spread->n_sites; i++)
+        if (spread->sites[i].replicas < least)
+            least = spread->sites[i].replicas;
+    return least;
+}
+
+/* Checks whether every datacenter has complete sets of experts. */
+static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
+                             const lhi_stage_placement *spread)
+{
+    uint64_t block = lh_layout_expert_block(layout);
+    for (uint32_t i = 0; job->model->experts && i < spread->n_sites; i++)
+        if ((uint64_t)spread->sites[i].replicas * lhi_group_size(layout) %
+            block)
+            return false;
+    return true;
+}
+
+/* State sharding within datacenters depends on the replicas per datacenter;
+ * experts spread over several depend on which datacenters they are. */
+bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
+                        const lhi_stage_placement *spread, uint32_t i)
+{
+    const lh_cost_site *sites = spread->sites;
+    if (i > 0 && !has_whole_blocks(job, layout, spread))
+        return false;
+    for (uint32_t k = 0; k < i; k++)
+        if ((layout->sharding <= LH_SHARDING_FULL ||
+             sites[k].replicas == sites[i].replicas) &&
+            lhi_datacenters_are_equivalent(job, sites[k].datacenter, sites[i].datacenter))
+            return true;
+    return false;
+}
+
+/* Estimates a stage's gradient and parameter bytes; only the ring order depends
+ * on it. */
+static double ring_bytes(const placement_builder *p, const lhi_stage_placement *spread)
+{
+    return 4 * (double)lh_model_params(p->job->model) /
+           ((double)p->layout->pipeline * p->layout->tensor *
+            p->layout->context * lhi_stage_placement_min_replicas(spread));
+}
+
+/* Orders the rings. Stages first[i] to first[i + 1] - 1 have the same
+ * datacenters. */
+static lh_status order_rings(placement_builder *p, const uint32_t *first, uint32_t n_runs,
+                             lh_error *err)
+{
+    for (uint32_t i = 0; i < n_runs; i++) {
+        lhi_stage_placement *a = &p->spreads[first[i]];
+        for (uint32_t j = 0; j < n_runs; j++)
+            if (j == i || may_share_link(a, &p->spreads[first[j]]))
+                a->sharing += first[j + 1] - first[j];
+        if (a->n_sites > 1)
+            LHI_TRY(lhi_ring_order(p->job, a->n_sites, (lh_cost_site *)a->sites,
+                                   (double)lhi_group_size(p->layout) *
+                                       a->sharing * lhi_stage_placement_min_replicas(a),
+                                   ring_bytes(p, a), err));
+    }
+    return LH_OK;
+}
+
+static lh_status find_stage_placements(placement_builder *p, lh_error *err)
+{
+    uint32_t P = p->layout->pipeline, n = 0;
+    uint32_t *first = LHI_NEW(p->mem, uint32_t, (size_t)P + 1);
+    if (!first)
+        return lhi_fail_nomem(err);
+    for (uint32_t s = 0; s < P; s++) {
+        if (s > 0 && same_datacenters(p, s - 1, s))
+            continue;
+        first[n++] = s;
+        LHI_TRY(find_stage_placement(p, s, &p->spreads[s], err));
+    }
+    first[n] = P;
+    LHI_TRY(order_rings(p, first, n, err));
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t s = first[i] + 1; s < first[i + 1]; s++)
+            p->spreads[s] = p->spreads[first[i]];
+    return LH_OK;
+}
+
+lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
+                           lhi_arena *mem, lhi_layout_placement *out, lh_error *err)
+{
+    placement_builder p = {
+        .job = job, .layout = layout, .sites = layout->sites, .mem = mem};
+    if (!p.sites)
+        LHI_TRY(lhi_sites_default(job, layout, mem, &p.sites, err));
+    p.ranks = LHI_NEW(mem, lhi_rank_location,
+                      (size_t)p.sites->n_groups * layout->pipeline);
+    p.spreads = LHI_NEW(mem, lhi_stage_placement, layout->pipeline);
+    p.used = LHI_NEW(mem, uint64_t, job->n_datacenters);
+    if (!p.ranks || !p.spreads || !p.used)
+        return lhi_fail_nomem(err);
+    LHI_TRY(place_groups(&p, err));
+    LHI_TRY(find_stage_placements(&p, err));
+    *out = (lhi_layout_placement){p.sites, p.ranks, p.spreads};
+    return LH_OK;
+}
+
+void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
+                     uint32_t *first, uint32_t *count)
+{
+    uint32_t each = layers / n_chunks, more = layers % n_chunks;
+    /* Chunks from..from+more-1 have one more layer. */
+    uint32_t from = (n_chunks - more) / 2;
+    uint32_t before = chunk < from          ? 0
+                      : chunk < from + more ? chunk - from
+                                            : more;
+    *first = chunk * each + before;
+    *count = each + (chunk >= from && chunk < from + more);
+}
+
+const uint32_t *lhi_layers_requested(const lh_job *job, const lh_layout *layout)
+{
+    uint64_t chunks = (uint64_t)layout->pipeline * layout->chunks_per_device;
+    const lh_layout *asked = &job->layout;
+    return asked->n_chunk_layers == chunks ? asked->chunk_layers : NULL;
+}
+
+uint32_t lhi_layers_requested_min(const lh_job *job)
+{
+    const lh_layout *asked = &job->layout;
+    uint32_t least = asked->n_chunk_layers ? UINT32_MAX : 1;
+    for (uint32_t i = 0; i < asked->n_chunk_layers; i++)
+        if (asked->chunk_layers[i] < least)
+            least = asked->chunk_layers[i];
+    return least;
+}
+
+uint32_t lhi_layers_requested_empty_chunks(const lh_job *job)
+{
+    const lh_layout *asked = &job->layout;
+    uint32_t n = 0;
+    for (uint32_t i = 1; i + 1 < asked->n_chunk_layers; i++)
+        n += asked->chunk_layers[i] == 0;
+    return n;
+}
+
+lh_mtp_location lhi_mtp_is_with_head(const lh_job *job)
+{
+    return job->layout.mtp_chunk ? LH_MTP_ELSEWHERE : LH_MTP_WITH_HEAD;
+}
+
+void lhi_config_layers(uint32_t layers, const lhi_config *config,
+                       uint32_t chunk, uint32_t *first, uint32_t *count)
+{
+    const lh_layout *l = &config->layout;
+    if (!config->layers) {
+        lhi_layer_range(layers, l->pipeline * l->chunks_per_device, chunk,
+                        first, count);
+        return;
+    }
+    *first = 0;
+    for (uint32_t c = 0; c < chunk; c++)
+        *first += config->layers[c];
+    *count = config->layers[chunk];
+}
+
+uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk)
+{
+    uint32_t P = config->layout.pipeline;
+    if (config->placement == LH_PLACEMENT_WAVE && chunk >= P)
+        return 2 * P - 1 - chunk;
+    return chunk % P;
+}
+
+lh_status lhi_state_sites(const lh_job *job, const lh_layout *l, uint32_t zero,
+                          uint32_t *sites, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_layout_placement places;
+    lh_status status = mem ? lhi_layout_place(job, l, mem, &places, err)
+                           : lhi_fail_nomem(err);
+    for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++) {
+        uint32_t replica = 0;
+        for (uint32_t g = 0; g < places.sites->n_groups; g++) {
+            uint32_t at =
+                places.ranks[(size_t)g * l->pipeline + stage].datacenter;
+            for (uint32_t k = 0; k < places.sites->groups[g].replicas; k++) {
+                sites[(size_t)stage * l->data + replica] = zero ? at : replica;
+                replica++;
+            }
+        }
+    }
+    lhi_arena_free(mem);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Distributes replicas and stages once the datacenters of each pipeline are
+ * known. */
+#include "planner/layout/site_search_internal.h"
+
+/* State while filling a draft. */
+typedef struct draft_filler {
+    const lhi_placement_case *c;
+    const lhi_placement_draft *open;
+    lhi_placement_draft *out;
+} draft_filler;
+
+/* Returns the stages that fit in a part with r replicas each; 0: none, or fewer
+ * than required. */
+static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part, uint32_t r)
+{
+    uint64_t room = f->c->capacity[f->open->site[part]] / r;
+    uint32_t given = f->open->stages[part], P = f->c->layout->pipeline;
+    if (given)
+        return room >= given ? given : 0;
+    return (uint32_t)(room < P ? room : P);
+}
+
+static bool has_capacity(const draft_filler *f, uint32_t group, uint32_t r)
+{
+    uint64_t all = 0, least = 0;
+    for (uint32_t i = f->open->from[group]; i < f->open->from[group + 1]; i++) {
+        uint32_t room = count_fitting_stages(f, i, r);
+        if (!room)
+            return false;
+        all += room;
+        least += f->open->stages[i] ? f->open->stages[i] : 1;
+    }
+    return all >= f->c->layout->pipeline && least <= f->c->layout->pipeline;
+}
+
+/* Returns the most replicas, up to `most`, that fit in a group; fewer always
+ * fit. */
+static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group, uint32_t most)
+{
+    uint32_t fits = 0, over = most + 1;
+    while (over - fits > 1) {
+        uint32_t half = fits + (over - fits) / 2;
+        if (has_capacity(f, group, half))
+            fits = half;
+        else
+            over = half;
+    }
+    return fits;
+}
+
+/* Shares replicas evenly, limited by capacity. */
+static bool share_replicas(const draft_filler *f)
+{
+    uint32_t left = f->c->layout->data, n_open = 0, most[LHI_MOST_PARTS];
+    for (uint32_t g = 0; g < f->open->n_groups; g++) {
+        uint32_t given = f->open->replicas[g];
+        f->out->replicas[g] = given;
+        n_open += !given;
+        if (given > left || (given && !has_capacity(f, g, given)))
+            return false;
+        left -= given;
+    }
+    for (uint32_t g = 0; g < f->open->n_groups; g++)
+        most[g] = f->open->replicas[g] ? 0 : compute_max_replicas(f, g, left);
+    for (; n_open; n_open--) {
+        uint32_t least = UINT32_MAX;
+        for (uint32_t g = 0; g < f->open->n_groups; g++)
+            if (!f->out->replicas[g] &&
+                (least == UINT32_MAX || most[g] < most[least]))
+                least = g;
+        uint32_t share = left / n_open;
+        f->out->replicas[least] = most[least] < share ? most[least] : share;
+        if (!f->out->replicas[least])
+            return false;
+        left -= f->out->replicas[least];
+    }
+    return left == 0;
+}
+
+/* ---- stages ---- */
+
+/* Fills parts to capacity, in order or from the end; each gets at least one
+ * stage. */
+static void fill_stages(const draft_filler *f, uint32_t group, bool backward)
+{
+    uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;
+    uint32_t left = f->c->layout->pipeline;
+    for (uint32_t i = 0; i < n; i++)
+        left -= f->open->stages[a + i] ? f->open->stages[a + i] : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t part = a + (backward ? n - 1 - i : i);
+        uint32_t room = count_fitting_stages(f, part, f->out->replicas[group]);
+        if (f->open->stages[part]) {
+            f->out->stages[part] = f->open->stages[part];
+            continue;
+        }
+        uint32_t more = room - 1 < left ? room - 1 : left;
+        f->out->stages[part] = 1 + more;
+        left -= more;
+    }
+}
+
+/* Shares stages in proportion to weights, at least one each, limited by
+ * capacity: repeatedly adds one to the part with the least per weight. */
+static void share(const draft_filler *f, uint32_t group, const double *weights)
+{
+    uint32_t a = f->open->from[group], z = f->open->from[group + 1];
+    uint32_t left = f->c->layout->pipeline;
+    for (uint32_t i = a; i < z; i++) {
+        f->out->stages[i] = f->open->stages[i] ? f->open->stages[i] : 1;
+        left -= f->out->stages[i];
+    }
+    for (; left; left--) {
+        uint32_t to = z;
+        for (uint32_t i = a; i < z; i++) {
+            if (f->out->stages[i] >= count_fitting_stages(f, i, f->out->replicas[group]))
+                continue;
+            if (to == z ||
+                (f->out->stages[i] + 1) / weights[f->open->site[i]] <
+                    (f->out->stages[to] + 1) / weights[f->open->site[to]])
+                to = i;
+        }
+        f->out->stages[to]++;
+    }
+}
+
+/* Splits a group's stages in way `split`. */
+static void split_stages(const draft_filler *f, uint32_t group, uint32_t split)
+{
+    double weights[LH_MAX_DATACENTERS];
+    for (uint32_t i = 0; i < f->c->job->n_datacenters; i++)
+        weights[i] = split == 2   ? f->c->capacity[i] + 1e-9
+                     : split == 3 ? 1
+                                  : f->c->speed[i];
+    if (split < 2)
+        fill_stages(f, group, split == 1);
+    else
+        share(f, group, weights);
+}
+
+bool lhi_placement_fill_draft(const lhi_placement_case *c, const lhi_placement_draft *open,
+                   uint32_t split, lhi_placement_draft *out)
+{
+    draft_filler f = {c, open, out};
+    if (split == 4 && c->same_speed)
+        return false; /* same as split 3 */
+    out->n_groups = open->n_groups;
+    out->n_parts = open->n_parts;
+    for (uint32_t g = 0; g <= open->n_groups; g++)
+        out->from[g] = open->from[g];
+    for (uint32_t i = 0; i < open->n_parts; i++)
+        out->site[i] = open->site[i];
+    if (!share_replicas(&f))
+        return false;
+    for (uint32_t g = 0; g < open->n_groups; g++)
+        split_stages(&f, g, split);
+    return true;
+}

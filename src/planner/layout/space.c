@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/layout/space.h"
+
+#include "planner/layout/choice.h"
+#include "planner/layout/target.h"
+
+#include <stdlib.h>
+
+enum {
+    MIN_CONTEXT_TOKENS = 2048, /* least tokens per GPU under context parallelism;
+                         * ScaleAcross Explorer (2026), section 6.2 */
+    MOST_MICRO_BATCH = 8,
+    MAX_SPANNING_TENSOR = 8 /* tensor ranks that may span whole nodes with fewer GPUs */
+};
+
+static const struct {
+    uint32_t chunks;
+    lh_placement placement;
+} kinds[] = {{1, LH_PLACEMENT_UD},   {2, LH_PLACEMENT_LOOP},
+             {2, LH_PLACEMENT_WAVE}, {3, LH_PLACEMENT_LOOP},
+             {4, LH_PLACEMENT_LOOP}, {6, LH_PLACEMENT_LOOP},
+             {8, LH_PLACEMENT_LOOP}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* State shared by all children of one configuration. */
+typedef struct expansion {
+    const lhi_space *space;
+    const lh_layout *want; /* the job's values */
+    lhi_level level;       /* level of the children */
+    lhi_config config;
+    uint64_t *dropped;
+    lhi_space_visit *visit;
+    void *context;
+} expansion;
+
+/* Checks whether a value is open in the job or equal. */
+static bool is_allowed(uint32_t value, uint32_t want)
+{
+    return want == 0 || want == value;
+}
+
+static lhi_space_visit count_one; /* also runs on other threads than the
+                                   * search's */
+
+/* Checks whether the target framework accepts the configuration. */
+static bool is_accepted(const expansion *g)
+{
+    lh_error why = {0};
+    lhi_space_refusal *kept = g->space->refused;
+    const lh_job *job = g->space->job;
+    if (lhi_target_check(job->target, job, g->level, &g->config, &why) == LH_OK)
+        return true;
+    /* Keeps the refusal of the highest level: it is closest to an accepted
+     * configuration. */
+    if (kept && g->visit != count_one && g->level > kept->level)
+        *kept = (lhi_space_refusal){g->level, why};
+    return false;
+}
+
+/* Passes a child to the visitor if the target accepts it. */
+static lh_status visit_child(expansion *g, lh_error *err)
+{
+    return is_accepted(g) ? g->visit(g->context, &g->config, err) : LH_OK;
+}
+
+/* --- values to explore ---------------------------------------------------- */
+
+/* Tensor parallelism stays inside a node; small nodes are combined. */
+bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
+{
+    const bool whole = tensor <= MAX_SPANNING_TENSOR && tensor % space->node == 0;
+    return (space->node % tensor == 0 || whole) &&
+           space->job->model->heads % tensor == 0;
+}
+
+bool lhi_space_context(const lhi_space *space, uint32_t context)
+{
+    const uint32_t sequence = space->job->training.sequence;
+    return context == 1 ||
+           ((context & (context - 1)) == 0 && sequence % context == 0 &&
+            sequence / context >= MIN_CONTEXT_TOKENS);
+}
+
+bool lhi_space_micro_batch(uint32_t size)
+{
+    return size <= MOST_MICRO_BATCH && (size & (size - 1)) == 0;
+}
+
+bool lhi_space_chunks(uint32_t chunks)
+{
+    for (int i = 0; i < N_KINDS; i++)
+        if (kinds[i].chunks == chunks)
+            return true;
+    return false;
+}
+
+/* --- tensor, context, expert, micro_batch -------------------------------- */
+
+static lh_status add_micro_batches(expansion *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    uint32_t batch = g->space->job->training.global_batch;
+    for (uint32_t mb = 1; mb <= MOST_MICRO_BATCH; mb *= 2) {
+        uint32_t size = g->want->micro_batch ? g->want->micro_batch : mb;
+        if (size <= batch && batch % size == 0) {
+            l->micro_batch = size;
+            LHI_TRY(visit_child(g, err));
+        }
+        if (g->want->micro_batch)
+            break;
+    }
+    return LH_OK;
+}
+
+/* Checks whether the context degree leaves each GPU enough tokens. */
+static bool context_suits(const expansion *g, uint32_t cp)
+{
+    if (g->want->context)
+        return g->want->context == cp;
+    return lhi_space_context(g->space, cp);
+}
+
+static bool group_suits(const expansion *g, uint32_t tp, uint32_t cp)
+{
+    uint64_t group = (uint64_t)tp * cp, node = g->space->node;
+    uint32_t gpus = g->space->job->n_gpus;
+    if (!is_allowed(tp, g->want->tensor) || group > gpus)
+        return false;
+    if (g->want->tensor)
+        return true;
+    if (!lhi_space_tensor(g->space, tp))
+        return false;
+    return group <= node || group % node == 0;
+}
+
+/* Checks that experts divide evenly over GPUs, in whole experts unless the job
+ * says otherwise. */
+static bool expert_suits(const expansion *g, uint32_t ep)
+{
+    uint32_t experts = g->space->job->model->experts;
+    if (!is_allowed(ep, g->want->expert))
+        return false;
+    return ep == 1 || (experts > 0 && experts % ep == 0);
+}
+
+static lh_status add_experts(expansion *g, lh_error *err)
+{
+    const lh_job *job = g->space->job;
+    uint32_t most = job->model->experts ? job->model->experts : 1;
+    lh_layout *l = &g->config.layout;
+    for (uint32_t ep = 1; ep <= most && ep <= job->n_gpus; ep++) {
+        if (!expert_suits(g, ep))
+            continue;
+        l->expert = ep;
+        /* Given, or 1 with expert parallelism, else that of the other layers.
+         */
+        l->expert_tensor =
+            g->want->expert_tensor ? g->want->expert_tensor : (ep > 1 ? 1 : 0);
+        if (lh_layout_expert_block(l) <= job->n_gpus)
+            LHI_TRY(add_micro_batches(g, err));
+    }
+    return LH_OK;
+}
+
+static lh_status add_groups(expansion *g, lh_error *err)
+{
+    uint32_t gpus = g->space->job->n_gpus;
+    lh_layout *l = &g->config.layout;
+    for (uint32_t cp = 1; cp <= gpus; cp++)
+        for (uint32_t tp = 1; context_suits(g, cp) && tp <= gpus; tp++) {
+            if (!group_suits(g, tp, cp))
+                continue;
+            l->tensor = tp;
+            l->context = cp;
+            LHI_TRY(add_experts(g, err));
+        }
+    return LH_OK;
+}
+
+/* --- recomputation ------------------------------------------------------- */
+
+static lh_status add_recomputations(expansion *g, lh_error *err)
+{
+    const lh_training *t = &g->space->job->training;
+    static const lh_recompute all[] = {LH_RECOMPUTE_NONE,
+                                       LH_RECOMPUTE_SELECTIVE,
+                                       LH_RECOMPUTE_FULL, LH_RECOMPUTE_MODULES};
+    for (int i = 0; i < 4; i++) {
+        if (t->recompute_given ? all[i] != t->recompute
+                               : all[i] == LH_RECOMPUTE_MODULES)
+            continue;
+        g->config.recompute = all[i];
+        LHI_TRY(visit_child(g, err));
+    }
+    return LH_OK;
+}
+
+/* --- pipeline, data ------------------------------------------------------ */
+
+/* Checks that experts fit within a stage's ranks. */
+static bool experts_fit(const lh_layout *l, uint32_t data)
+{
+    return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
+}
+
+/* Visits every pipeline and data degree and counts them; `visit` false: only
+ * counts. */
+static lh_status add_degrees(expansion *g, bool visit, uint64_t *n, lh_error *err)
+{
+    const lhi_space *s = g->space;
+    lh_layout *l = &g->config.layout;
+    uint32_t groups = s->job->n_gpus / lhi_group_size(l);
+    uint32_t batch = s->job->training.global_batch;
+    for (uint32_t pp = 1; pp <= groups && pp <= s->job->model->layers; pp++) {
+        if (!is_allowed(pp, g->want->pipeline))
+            continue;
+        for (uint32_t i = 0; i < s->n_data; i++) {
+            uint32_t d = s->data[i];
+            if (!is_allowed(d, g->want->data) || (uint64_t)pp * d > groups ||
+                batch / d % l->micro_batch != 0 || !experts_fit(l, d))
+                continue;
+            uint32_t m = batch / d / l->micro_batch;
+            if (m > LHI_MOST_MICROBATCHES && !g->want->micro_batch) {
+                if (g->dropped)
+                    ++*g->dropped;
+                continue;
+            }
+            ++*n;
+            l->pipeline = pp;
+            l->data = d;
+            g->config.microbatches = m;
+            if (visit)
+                LHI_TRY(visit_child(g, err));
+        }
+    }
+    return LH_OK;
+}
+
+/* --- placement ----------------------------------------------------------- */
+
+static bool outermost_suits(const expansion *g, lh_outermost o)
+{
+    /* With one datacenter, or one kind of parallelism, both order the same
+     * GPUs; then pipeline outermost, as in frameworks. */
+    bool same = g->space->job->n_datacenters == 1 || g->config.layout.data == 1;
+    if (g->want->outermost)
+        return g->want->outermost == o;
+    return o == LH_OUTERMOST_PIPELINE || (o == LH_OUTERMOST_DATA && !same);
+}
+
+static lh_status add_outermost(expansion *g, lh_error *err)
+{
+    g->config.layout.sites = g->want->sites;
+    for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
+        if (!outermost_suits(g, (lh_outermost)o))
+            continue;
+        g->config.layout.outermost = (lh_outermost)o;
+        LHI_TRY(visit_child(g, err));
+    }
+    return LH_OK;
+}
+
+static lh_status add_placements(expansion *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    const lh_sites *list;
+    uint32_t n = 0;
+    if (g->space->job->n_datacenters > 1)
+        LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, &n, err));
+    if (n == 0) /* all in one datacenter, or bounds report the reason */
+        return add_outermost(g, err);
+    for (uint32_t i = 0; i < n; i++) {
+        l->sites = &list[i];
+        l->outermost = g->want->outermost ? g->want->outermost
+                                          : lhi_sites_outermost(&list[i]);
+        LHI_TRY(visit_child(g, err));
+    }
+    return LH_OK;
+}
+
+/* --- ZeRO, sharding ------------------------------------------------------ */
+
+/* Allows ZeRO stages from 1 on unless the job fixes one: less memory for the
+ * same traffic. */
+static bool zero_suits(const expansion *g, uint32_t zero)
+{
+    const lh_training *t = &g->space->job->training;
+    const lh_layout *l = &g->config.layout;
+    if (t->zero_given)
+        return t->zero == zero;
+    return zero == 1 || (zero > 1 && (uint64_t)l->data * l->context > 1);
+}
+
+bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
+{
+    return job->n_datacenters > 1 && config->zero > 0 &&
+           config->layout.data > 1 &&
+           config->layout.outermost == LH_OUTERMOST_DATA;
+}
+
+/* Checks whether a sharding kind applies. */
+static bool sharding_suits(const expansion *g, uint32_t zero, lh_sharding sharding)
+{
+    if (g->want->sharding != LH_SHARDING_ANY)
+        return g->want->sharding == sharding;
+    lhi_config config = g->config;
+    config.zero = zero;
+    return sharding == LH_SHARDING_FULL ||
+           lhi_sharding_matters(g->space->job, &config);
+}
+
+/* Visits the ZeRO stages and sharding kinds. */
+static lh_status add_states(expansion *g, bool visit, uint64_t *n, lh_error *err)
+{
+    for (uint32_t zero = 0; zero <= 3; zero++)
+        for (int k = LH_SHARDING_FULL; k <= LH_SHARDING_HYBRID_LEADERS; k++) {
+            if (!zero_suits(g, zero) ||
+                !sharding_suits(g, zero, (lh_sharding)k))
+                continue;
+            g->config.zero_given = true;
+            g->config.zero = zero;
+            g->config.layout.sharding = (lh_sharding)k;
+            if (!is_accepted(g))
+                continue;
+            ++*n;
+            if (visit)
+                LHI_TRY(g->visit(g->context, &g->config, err));
+        }
+    return LH_OK;
+}
+
+/* --- chunks -------------------------------------------------------------- */
+
+/* Visits the chunk counts and placements. */
+static lh_status add_chunkings(expansion *g, bool visit, uint64_t *n,
+                               lh_error *err)
+{
+    uint32_t want = g->want->chunks_per_device;
+    uint32_t layers = g->space->job->model->layers;
+    lh_layout *l = &g->config.layout;
+    if (!want)
+        want = lhi_target_chunks(g->space->job->target, layers, l->pipeline,
+                                 g->config.zero);
+    bool usual = false;
+    for (int i = 0; i <= N_KINDS; i++) {
+        /* Last, any other number that the job fixes. */
+        uint32_t chunks = i < N_KINDS ? kinds[i].chunks : want;
+        if (i < N_KINDS)
+            usual = usual || chunks == want;
+        else if (!want || usual)
+            continue;
+        /* On one rank a wave equals two chunks in turn. */
+        if (!is_allowed(chunks, want) ||
+            (!want && (uint64_t)chunks * l->pipeline > layers) ||
+            (i < N_KINDS && kinds[i].placement == LH_PLACEMENT_WAVE &&
+             l->pipeline == 1))
+            continue;
+        lh_placement placement =
+            i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
+        if (l->pipeline > 1 && !lhi_schedule_allows_placement(g->space->job, placement))
+            continue;
+        l->chunks_per_device = chunks;
+        g->config.placement = placement;
+        g->config.layers = lhi_layers_requested(g->space->job, l);
+        if (!is_accepted(g))
+            continue;
+        ++*n;
+        if (visit)
+            LHI_TRY(g->visit(g->context, &g->config, err));
+    }
+    return LH_OK;
+}
+
+/* --- tree ---------------------------------------------------------------- */
+
+lh_status lhi_space_children(const lhi_space *space, lhi_level level,
+                             const lhi_config *config, uint64_t *dropped,
+                             lhi_space_visit *visit, void *context,
+                             lh_error *err)
+{
+    expansion g = {.space = space,
+                .want = &space->job->layout,
+                .level = (lhi_level)(level + 1),
+                .config = *config,
+                .dropped = dropped,
+                .visit = visit,
+                .context = context};
+    uint64_t n = 0;
+    switch (level) {
+    case LHI_LEVEL_NONE:
+        g.config.layout.schedule = g.want->schedule;
+        return add_groups(&g, err);
+    case LHI_LEVEL_GROUP:
+        return add_recomputations(&g, err);
+    case LHI_LEVEL_WORK:
+        return add_degrees(&g, true, &n, err);
+    case LHI_LEVEL_DEGREES:
+        return add_placements(&g, err);
+    case LHI_LEVEL_PLACED:
+        return add_states(&g, true, &n, err);
+    case LHI_LEVEL_STATE:
+        return add_chunkings(&g, true, &n, err);
+    default:
+        return LH_OK;
+    }
+}
+
+/* Counter of the configurations in a subtree. */
+typedef struct counting {
+    const lhi_space *space;
+    lhi_level level;
+    uint64_t n;
+} counting;
+
+static lh_status count_one(void *context, const lhi_config *config,
+                           lh_error *err)
+{
+    counting *c = context;
+    (void)err;
+    c->n += lhi_space_count(c->space, c->level, config);
+    return LH_OK;
+}
+
+uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
+                         const lhi_config *config)
+{
+    expansion g = {.space = space,
+                .want = &space->job->layout,
+                .level = (lhi_level)(level + 1),
+                .config = *config};
+    counting c = {space, (lhi_level)(level + 1), 0};
+    if (level == LHI_LEVEL_COMPLETE)
+        return 1;
+    g.visit = count_one;
+    g.context = &c;
+    if (level == LHI_LEVEL_STATE)
+        (void)add_chunkings(&g, false, &c.n, NULL);
+    else if (level == LHI_LEVEL_DEGREES)
+        (void)add_outermost(&g, NULL);
+    else
+        (void)lhi_space_children(space, level, config, NULL, count_one, &c,
+                                 NULL);
+    return c.n;
+}
+
+lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
+                         lh_error *err)
+{
+    uint32_t batch = job->training.global_batch, n = 0;
+    lhi_space *s = out;
+    *s = (lhi_space){.job = job, .node = job->datacenters[0].gpus_per_node};
+    LHI_TRY(lhi_sites_store_make(job, mem, &s->places, err));
+    for (uint32_t i = 1; i < job->n_datacenters; i++)
+        if (job->datacenters[i].gpus_per_node < s->node)
+            s->node = job->datacenters[i].gpus_per_node;
+    for (uint32_t d = 1; d <= batch && d <= job->n_gpus; d++)
+        s->n_data += batch % d == 0;
+    s->data = calloc(s->n_data + (size_t)1, sizeof *s->data);
+    if (!s->data)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = batch < job->n_gpus ? batch : job->n_gpus; d > 0; d--)
+        if (batch % d == 0)
+            s->data[n++] = d;
+    return LH_OK;
+}
+
+void lhi_space_fini(lhi_space *space)
+{
+    free(space->data);
+    *space = (lhi_space){0};
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Search space of a job's layouts, as a tree: each level decides more values;
+ * undecided values are 0. */
+#ifndef LHI_SPACE_H
+#define LHI_SPACE_H
+
+#include "planner/layout/site_search.h"
+
+/* Larger numbers only if the job fixes micro_batch. */
+#define LHI_MOST_MICROBATCHES 4096
+
+/* Values that a configuration has decided. */
+typedef enum lhi_level {
+    LHI_LEVEL_NONE,
+    LHI_LEVEL_GROUP,   /* tensor, context, expert, micro_batch */
+    LHI_LEVEL_WORK,    /* and recomputation */
+    LHI_LEVEL_DEGREES, /* and pipeline, data, microbatches */
+    LHI_LEVEL_PLACED,  /* and the placement */
+    LHI_LEVEL_STATE,   /* and ZeRO stage and sharding */
+    LHI_LEVEL_COMPLETE,   /* and the chunks */
+} lhi_level;
+
+/* Checks whether the kinds of sharding differ for a configuration: replicas in
+ * several datacenters share state. */
+bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);
+
+/* Why job->target rejects a configuration, and the level it had decided. */
+typedef struct lhi_space_refusal {
+    lhi_level level; /* LHI_LEVEL_NONE: none */
+    lh_error why;
+} lhi_space_refusal;
+
+/* Search space of one job. */
+typedef struct lhi_space {
+    const lh_job *job;
+    uint32_t node;  /* GPUs in the smallest node */
+    uint32_t *data; /* divisors of the batch, largest first */
+    uint32_t n_data;
+    lhi_sites_store *places;
+    /* receives the first refusal of the highest level in lhi_space_children();
+     * NULL: not required */
+    lhi_space_refusal *refused;
+} lhi_space;
+
+/* Initialises the space; placements are in `mem`. Release with
+ * lhi_space_fini(). */
+lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
+                         lh_error *err);
+/* Releases the space's memory. */
+void lhi_space_fini(lhi_space *space);
+
+/* These four check whether a search explores a value that the job leaves open;
+ * other values are used only if the job fixes them. */
+bool lhi_space_tensor(const lhi_space *space, uint32_t tensor);
+/* Like lhi_space_tensor(), for the context degree. */
+bool lhi_space_context(const lhi_space *space, uint32_t context);
+/* The same for the micro-batch size. */
+bool lhi_space_micro_batch(uint32_t size);
+/* The same for chunks per device. */
+bool lhi_space_chunks(uint32_t chunks);
+
+/* Receives one configuration that has decided one level more; *dropped counts
+ * those rejected for too many microbatches. */
+typedef lh_status lhi_space_visit(void *context, const lhi_config *config,
+                                  lh_error *err);
+/* Visits a configuration's children on `level`. */
+lh_status lhi_space_children(const lhi_space *space, lhi_level level,
+                             const lhi_config *config, uint64_t *dropped,
+                             lhi_space_visit *visit, void *context,
+                             lh_error *err);
+
+/* Counts the complete configurations below this one. While placements are open,
+ * only the default ones count. */
+uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
+                         const lhi_config *config);
+
+#endif

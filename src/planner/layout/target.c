@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources: Megatron-LM's megatron/training/arguments.py, megatron/core/
+ * parallel_state.py, transformer/transformer_config.py, pipeline_parallel/
+ * schedules.py and distributed/fsdp/ (core 0.16.1); torchtitan 0.3.0's
+ * config/configs.py and distributed/; torch 2.15's
+ * distributed/pipelining/schedules.py. */
+#include "planner/layout/target.h"
+
+#include "planner/layout/choice.h"
+#include "planner/layout/target_longhaul.h"
+#include "format/job/parse.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* One bit for each value of an enum. */
+#define BIT(value) (1u << (value))
+#define ANY ((uint32_t)-1)
+
+/* Features that a target supports. */
+typedef struct capability {
+    const char *shown, *version;
+    const char *schedules[4]; /* none: every method */
+    bool elastic;             /* groups, shares and recomputation per plan */
+    /* microbatches run one by one on a single stage */
+    bool one_by_one;
+    uint32_t placements, recomputes, zeros, precisions;
+    /* Reasons against other values; NULL if all are allowed. */
+    const char *why_placement, *why_recompute, *why_zero;
+} capability;
+
+#define ALL_VALUES                                                             \
+    .placements = ANY, .recomputes = ANY, .zeros = ANY, .precisions = ANY
+
+static const capability capabilities[] = {
+    [LH_TARGET_ANY] = {.shown = "longhaul's schedules",
+                       .version = "",
+                       .elastic = true,
+                       ALL_VALUES},
+    [LH_TARGET_LONGHAUL] = {.shown = "longhaul's engine",
+                            .version = "this version",
+                            .elastic = true,
+                            ALL_VALUES},
+    [LH_TARGET_MEGATRON] = {.shown = "Megatron-LM",
+                            .version = "core 0.16",
+                            .schedules = {"1f1b", "interleaved-1f1b"},
+                            .one_by_one = true,
+                            .placements =
+                                BIT(LH_PLACEMENT_UD) | BIT(LH_PLACEMENT_LOOP),
+                            .recomputes = ANY,
+                            .zeros = ANY,
+                            .precisions = ANY,
+                            .why_placement =
+                                "puts stage k on rank k mod pipeline; use "
+                                "layout.schedule: 1f1b or interleaved-1f1b"},
+    [LH_TARGET_TORCHTITAN] =
+        {.shown = "torchtitan",
+         .version = "0.3",
+         .one_by_one = true,
+         .placements = BIT(LH_PLACEMENT_UD) | BIT(LH_PLACEMENT_LOOP) |
+                       BIT(LH_PLACEMENT_WAVE),
+         .recomputes = BIT(LH_RECOMPUTE_NONE) | BIT(LH_RECOMPUTE_FULL),
+         .zeros = BIT(0) | BIT(2) | BIT(3),
+         .precisions = BIT(LH_PRECISION_BF16) | BIT(LH_PRECISION_FP32),
+         .why_placement = "puts stages on ranks one by one, in a loop or in a "
+                          "V",
+         .why_recompute =
+             "recomputes whole layers or, by its selective, norms, "
+             "activations and every second product in the order "
+             "of a model's code, which no job says; use "
+             "training.recompute: none or full",
+         .why_zero = "shards gradients wherever it shards optimizer state; "
+                     "use training.zero: 0, 2 or 3"},
+    [LH_TARGET_PYTORCH] = {.shown = "PyTorch",
+                           .version = "2.15",
+                           .one_by_one = true,
+                           ALL_VALUES},
+};
+
+/* Returns the table entry of a target. */
+static const capability *of(lh_target target)
+{
+    return &capabilities[target];
+}
+
+const char *lhi_target_display_name(lh_target target)
+{
+    return of(target)->shown;
+}
+
+const char *lhi_target_version(lh_target target)
+{
+    return of(target)->version;
+}
+
+bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline)
+{
+    const capability *c = of(target);
+    return c->schedules[0] == NULL && !(c->one_by_one && pipeline == 1);
+}
+
+bool lhi_target_supports_method(lh_target target, uint32_t pipeline, const char *method)
+{
+    const capability *c = of(target);
+    if (strcmp(method, "elastic") == 0)
+        return c->elastic;
+    if (pipeline == 1 && c->one_by_one)
+        return strcmp(method, "1f1b") == 0 ||
+               strcmp(method, "interleaved-1f1b") == 0;
+    for (int i = 0; c->schedules[i]; i++)
+        if (strcmp(c->schedules[i], method) == 0)
+            return true;
+    return lhi_target_accepts_any_order(target, pipeline);
+}
+
+bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
+                               uint32_t zero)
+{
+    return (target == LH_TARGET_TORCHTITAN || target == LH_TARGET_PYTORCH) &&
+           pipeline > 1 && zero == 3;
+}
+
+bool lhi_layout_joins_backward(const lh_job *job, uint32_t pipeline)
+{
+    return job->training.offload_share > 0 ||
+           lhi_target_joins_backward(job->target, pipeline, job->training.zero);
+}
+
+uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
+                           uint32_t zero)
+{
+    if (target != LH_TARGET_TORCHTITAN || pipeline != 1)
+        return 0;
+    return zero >= 2 ? 1 : layers;
+}
+
+uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
+{
+    const lh_sites *sites = l->sites;
+    if (l->sharding <= LH_SHARDING_FULL || !zero ||
+        l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
+        return 1;
+    if (!sites)
+        return job->n_datacenters;
+    for (uint32_t i = 1; i < sites->n_groups; i++)
+        if (sites->groups[i].replicas != sites->groups[0].replicas)
+            return 0;
+    return sites->n_groups;
+}
+
+/* --- reasons ---------------------------------------------------------------
+ */
+
+static lh_status refuse(lh_target target, lh_error *err, const char *why)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED, "%s %s", of(target)->shown, why);
+}
+
+static bool has_bit(uint32_t bits, uint32_t value)
+{
+    return bits == ANY || (bits >> value & 1) != 0;
+}
+
+/* --- Megatron-LM -----------------------------------------------------------
+ */
+
+/* Checks whether the job overlaps expert communication. */
+static bool overlaps_experts(const lh_job *job, const lh_layout *l)
+{
+    return job->framework.overlap_expert > 0 && l->expert > 1;
+}
+
+/* Checks the gradient types: those of the precision, or stored and summed in
+ * fp32. */
+static bool supports_gradients(const lh_job *job)
+{
+    const lh_framework *f = &job->framework;
+    return f->gradients == f->reduce;
+}
+
+/* Checks the biases. One argument removes them from all products, routers
+ * included; without it queries, keys and values have them too. */
+static bool supports_biases(const lh_model *m)
+{
+    return m->output_bias == m->mlp_bias && (m->qkv_bias || !m->mlp_bias) &&
+           (!m->experts || m->router_bias == m->mlp_bias);
+}
+
+static lh_status megatron_job(const lh_job *job, lh_error *err)
+{
+    if (job->model->parallel_block)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has attention and MLP one after the other; use a model "
+                      "with parallel_block: false");
+    if (!supports_biases(job->model))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has biases on all products, those of routers included, "
+                      "or on queries, keys and values alone; set qkv_bias, "
+                      "output_bias, mlp_bias and router_bias of the model so");
+    if (!supports_gradients(job))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "reduces gradients as it keeps them; use one value for "
+                      "framework.gradients and framework.reduce");
+    if (job->framework.fp8 == LH_FP8_DISPATCH)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has no argument that sends tokens to experts in 8 "
+                      "bits; use framework.fp8: matmul");
+    if (job->framework.fused_experts)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has no argument that makes experts one kernel; use "
+                      "framework.experts: grouped");
+    if (job->framework.overlap_expert > 0 && job->model->mtp_layers > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts with one layer of "
+                      "multi-token prediction at most; leave "
+                      "framework.overlap.expert out");
+    if (job->framework.overlap_expert > 0 &&
+        job->training.precision == LH_PRECISION_FP32)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts in 16 bits alone; "
+                      "leave framework.overlap.expert out");
+    return LH_OK;
+}
+
+/* Checks the rank count for DeepEP (deep_ep/buffer.py, get_dispatch_config()),
+ * which rejects others. */
+static bool deepep_supports(uint64_t ranks)
+{
+    static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (ranks == known[i])
+            return true;
+    return false;
+}
+
+static lh_status megatron_group(const lh_job *job, const lh_layout *l,
+                                lh_error *err)
+{
+    uint64_t block = lh_layout_expert_block(l);
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
+        !deepep_supports(block))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM dispatches by DeepEP, which knows no "
+                        "groups of %" PRIu64 " ranks; use an expert x "
+                        "expert_tensor of 2, 4, 8, 16, 24, 32, 64, 128, 144 "
+                        "or 160, or training.dispatcher: alltoall",
+                        block);
+    if (job->framework.no_sequence_parallel && job->model->experts &&
+        l->tensor > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "wants sequence parallelism where experts meet tensor "
+                      "parallelism; use framework.sequence_parallel: true");
+    if (job->framework.no_sequence_parallel &&
+        job->framework.overlap_tensor > 0 && l->tensor > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps tensor-parallel communication with sequence "
+                      "parallelism alone");
+    return LH_OK;
+}
+
+/* Checks whether the inputs of 8-bit products are recomputed. */
+static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
+{
+    if (c->recompute == LH_RECOMPUTE_MODULES)
+        return (job->training.recompute_modules &
+                (BIT(LH_MODULE_LAYERNORM) | BIT(LH_MODULE_MOE_ACT))) != 0;
+    return c->recompute == LH_RECOMPUTE_SELECTIVE &&
+           !job->framework.unfused_attention;
+}
+
+/* Checks the recomputation. In the cost model, "cheap" recomputation covers
+ * operations that fused kernels recompute anyway: norms, and the activation
+ * functions of all MLPs. Megatron-LM only has a name for those of experts. */
+static lh_status check_megatron_recompute(const lh_job *job, const lhi_config *c,
+                               lh_error *err)
+{
+    const lh_model *m = job->model;
+    bool overlaps = overlaps_experts(job, &c->layout);
+    if (c->recompute == LH_RECOMPUTE_SELECTIVE &&
+        !job->framework.unfused_attention && (m->ffn || m->shared_expert_ffn))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "cannot make the activation functions of MLPs again by "
+                      "themselves; use training.recompute: [layernorm, mlp], "
+                      "full or none");
+    if (job->framework.fp8 != LH_FP8_NONE && recomputes_8_bit_inputs(job, c))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "makes no norms and activation functions again with "
+                      "delayed scaling; use training.recompute: full or none, "
+                      "or framework.fp8: none");
+    if (overlaps && c->recompute == LH_RECOMPUTE_FULL)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts only where layers "
+                      "are not made again as a whole");
+    if (overlaps && c->recompute == LH_RECOMPUTE_MODULES &&
+        job->training.recompute_modules >> LH_MODULE_MOE & 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts only where "
+                      "training.recompute has no moe");
+    return LH_OK;
+}
+
+/* Checks the placement. With replicas outermost a stage's ranks are not
+ * contiguous, and parallel_state.py requires as many expert replicas as there
+ * are replicas. */
+static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
+                                 lh_error *err)
+{
+    uint64_t block = lh_layout_expert_block(l);
+    uint64_t replica = (uint64_t)l->tensor * l->context;
+    if (job->model->experts && job->model->mlp_bias &&
+        lh_layout_expert_tensor(l) > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "cuts no experts that have biases; use "
+                      "layout.expert_tensor: 1");
+    if (!job->model->experts || l->outermost != LH_OUTERMOST_DATA ||
+        l->pipeline == 1 || block == replica)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "Megatron-LM with --use-tp-pp-dp-mapping spreads experts "
+                    "over the ranks of one replica's stage, tensor x context "
+                    "%" PRIu64 ", and not over expert x expert_tensor %" PRIu64
+                    "; use layout.outermost: pipeline",
+                    replica, block);
+}
+
+/* Checks Megatron-LM's FSDP, distributed/fsdp/mcore_fsdp_adapter.py:
+ * _get_dp_tp_mesh() arranges all ranks as replicas x tensor, and a hybrid
+ * instance (HSDP) supports no other expert groups. */
+static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
+                               uint32_t groups, lh_error *err)
+{
+    if (l->pipeline > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "shards gradients and parameters by its FSDP, which "
+                      "has no pipeline; use training.zero: 1, or "
+                      "layout.pipeline: 1");
+    if (groups > 1 && job->model->experts &&
+        (l->expert > 1 || lh_layout_expert_tensor(l) != l->tensor))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "sums gradients of experts over all replicas of an "
+                      "FSDP that has several instances; use layout.sharding: "
+                      "full, or training.zero: 1");
+    return LH_OK;
+}
+
+static lh_status megatron_state(const lh_job *job, const lhi_config *c,
+                                lh_error *err)
+{
+    uint32_t groups = lhi_state_groups(job, &c->layout, c->zero);
+    if (!groups)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "divides replicas into equal instances of its "
+                      "optimizer; these datacenters have different numbers "
+                      "of them");
+    if (c->zero >= 2)
+        LHI_TRY(megatron_fsdp(job, &c->layout, groups, err));
+    uint64_t copies = (uint64_t)c->layout.tensor * c->layout.context *
+                      c->layout.data / lh_layout_expert_block(&c->layout);
+    if (job->model->experts && copies % groups != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM divides copies of experts, here %" PRIu64
+                        ", over the instances of its optimizer, here %" PRIu32
+                        "; use layout.sharding: full, or fewer GPUs for "
+                        "layout.expert",
+                        copies, groups);
+    if (groups > 1 && c->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "sums gradients of every GPU between instances of its "
+                      "optimizer; use layout.sharding: hybrid or full");
+    if (job->framework.fp8 != LH_FP8_NONE && c->zero == 0)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "keeps weights in 8 bits with its distributed optimizer "
+                      "alone; use training.zero: 1");
+    return LH_OK;
+}
+
+static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
+                                lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    uint32_t chunks = l->chunks_per_device;
+    lh_receives receives = lh_framework_receives(&job->framework, chunks);
+    if (l->pipeline == 1 && job->model->mtp_layers && overlaps_experts(job, l))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts beside multi-token "
+                      "prediction only in a pipeline; use layout.pipeline "
+                      "above 1");
+    if (l->pipeline == 1)
+        return LH_OK;
+    if (job->layout.mtp_chunk &&
+        job->layout.mtp_chunk / l->pipeline + 1 < chunks)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has multi-token prediction in the last chunk of a "
+                      "rank; use a layout.mtp_chunk among the last pipeline "
+                      "chunks");
+    if (chunks == 1 && receives != LH_RECEIVES_LATE)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "posts receives late where devices have one chunk; "
+                      "leave framework.receives and preset out");
+    if (chunks == 1)
+        return overlaps_experts(job, l)
+                   ? refuse(LH_TARGET_MEGATRON, err,
+                            "overlaps communication of experts in a pipeline "
+                            "only with several chunks on each device")
+                   : LH_OK;
+    if (receives == LH_RECEIVES_LATE_FD)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "posts all receives of interleaved chunks early, or all "
+                      "late");
+    if (receives == LH_RECEIVES_LATE && l->pipeline == 2)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "posts receives of interleaved chunks late only with "
+                      "more than two stages");
+    if (c->microbatches < l->pipeline)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM interleaves groups of at least pipeline "
+                        "%" PRIu32 " microbatches; there are %" PRIu32
+                        ", so use chunks_per_device: 1 or a larger batch",
+                        l->pipeline, c->microbatches);
+    return LH_OK;
+}
+
+/* --- torchtitan ------------------------------------------------------------
+ */
+
+/* Checks context parallelism: parameters are sharded over the context ranks in
+ * any case; parallel_dims.py has fsdp = dp_shard * cp. */
+static lh_status torchtitan_context(uint32_t context, uint32_t zero,
+                                    lh_error *err)
+{
+    if (context <= 1 || zero > 0)
+        return LH_OK;
+    return refuse(LH_TARGET_TORCHTITAN, err,
+                  "shards parameters over the GPUs of layout.context; use "
+                  "training.zero: 2 or 3, or layout.context: 1");
+}
+
+static lh_status torchtitan_job(const lh_job *job, lh_error *err)
+{
+    const lh_framework *f = &job->framework;
+    if (f->fp8 != LH_FP8_NONE)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no option for products in 8 bits, only models "
+                      "made with them; use framework.fp8: none");
+    if (f->reduce != LH_GRADIENT_FP32 || f->gradients != LH_GRADIENT_FP32)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "keeps and reduces gradients in fp32; use "
+                      "framework.gradients and framework.reduce: fp32");
+    if (f->unfused_attention)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "runs fused attention; use framework.attention: fused");
+    if (f->overlap_expert > 0 || f->fused_experts)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no option that overlaps communication of experts, "
+                      "or fuses them; leave framework.overlap.expert and "
+                      "framework.experts out");
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "chooses DeepEP with the model and not by an option; "
+                      "use training.dispatcher: alltoall");
+    if (job->model->mtp_layers)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no multi-token prediction; use a model with "
+                      "mtp_layers: 0");
+    if (job->model->parallel_block)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has attention and MLP one after the other; use a model "
+                      "with parallel_block: false");
+    if (lhi_job_uses_dropout(job))
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no dropout in its models; use training.dropout: "
+                      "false");
+    return job->training.zero_given
+               ? torchtitan_context(job->layout.context, job->training.zero,
+                                    err)
+               : LH_OK;
+}
+
+static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
+                                  lh_error *err)
+{
+    uint32_t etp = lh_layout_expert_tensor(l);
+    if (!job->model->experts || etp == (l->expert > 1 ? 1 : l->tensor))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "torchtitan cuts experts as all else, or with expert "
+                    "above 1 not at all; with expert %" PRIu32
+                    " and tensor %" PRIu32 " not in %" PRIu32,
+                    l->expert, l->tensor, etp);
+}
+
+static lh_status torchtitan_placed(const lh_layout *l, lh_error *err)
+{
+    if (l->outermost != LH_OUTERMOST_DATA || l->pipeline == 1 || l->data == 1)
+        return LH_OK;
+    return refuse(LH_TARGET_TORCHTITAN, err,
+                  "numbers ranks with the pipeline outermost; use "
+                  "layout.outermost: pipeline");
+}
+
+/* Checks that experts are spread over replicas that share state. */
+static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
+                                  lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    LHI_TRY(torchtitan_context(l->context, c->zero, err));
+    uint32_t groups = lhi_state_groups(job, l, c->zero);
+    if (!groups)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "shards over equal groups of replicas; these "
+                      "datacenters have different numbers of them");
+    if (groups > 1 && l->sharding == LH_SHARDING_HYBRID_LEADERS)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "sums gradients of every GPU between groups; use "
+                      "layout.sharding: hybrid or full");
+    uint64_t sharers =
+        (uint64_t)l->tensor * l->context * (c->zero ? l->data / groups : 1);
+    if (job->model->experts && l->expert > 1 && sharers % l->expert != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan spreads experts over replicas that share "
+                        "parameters, %" PRIu64
+                        " GPUs of a stage, which are no multiple of expert "
+                        "%" PRIu32 "; use training.zero: 2 and "
+                        "layout.sharding: full",
+                        sharers, l->expert);
+    return LH_OK;
+}
+
+static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
+                                  lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    const uint32_t chunks = lhi_target_chunks(
+        LH_TARGET_TORCHTITAN, job->model->layers, l->pipeline, c->zero);
+    if (chunks > 1 && job->layout.schedule &&
+        strcmp(job->layout.schedule, "1f1b") == 0)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "without a pipeline and with ZeRO 0 is costed as a "
+                      "chunk for each layer; leave layout.schedule out, or "
+                      "use interleaved-1f1b");
+    if (chunks && chunks != l->chunks_per_device)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan without a pipeline gathers and reduces "
+                        "layer by layer, with ZeRO %" PRIu32 " costed as "
+                        "%" PRIu32 " chunk%s; leave layout.chunks_per_device "
+                        "out",
+                        c->zero, chunks, chunks > 1 ? "s" : "");
+    if (l->pipeline > 1 &&
+        lh_framework_receives(&job->framework, l->chunks_per_device) !=
+            LH_RECEIVES_EARLY)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "posts receives early; leave framework.receives and "
+                      "preset out");
+    return LH_OK;
+}
+
+/* --- PyTorch's pipelining ---------------------------------------------------
+ */
+
+/* Checks that every stage has layers: stage.py requires each stage to produce
+ * its output, with a gradient function. */
+static lh_status check_stages(lh_target target, const lh_job *job,
+                              lh_error *err)
+{
+    if (!lhi_layers_requested_empty_chunks(job))
+        return LH_OK;
+    return refuse(target, err,
+                  "needs something to compute in every stage; use a "
+                  "layout.layers with 0 for the first and the last chunk "
+                  "alone");
+}
+
+/* --- all targets -------------------------------------------------------------
+ */
+
+lh_status lhi_target_check_job(lh_target target, const lh_job *job,
+                               lh_error *err)
+{
+    const capability *c = of(target);
+    const char *schedule = job->layout.schedule;
+    /* Names that stand for a choice select among the supported schedules. */
+    bool chosen = schedule && (strcmp(schedule, "auto") == 0 ||
+                               strcmp(schedule, "optimal") == 0);
+    if (schedule &&
+        (!chosen || !lhi_target_accepts_any_order(target, job->layout.pipeline)) &&
+        !lhi_target_supports_method(target, job->layout.pipeline, schedule))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s runs no schedule '%.60s'; leave layout.schedule "
+                        "out, or use what it runs: %s",
+                        c->shown, schedule,
+                        target == LH_TARGET_MEGATRON ? "1f1b, interleaved-1f1b"
+                                                     : "all but elastic");
+    if (job->training.offload_share > 0 && target != LH_TARGET_LONGHAUL &&
+        target != LH_TARGET_ANY)
+        return refuse(target, err,
+                      "is not told to have activations leave the GPU; leave "
+                      "training.offload out");
+    if (!has_bit(c->precisions, job->training.precision))
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
+                        c->shown, lh_precision_name(job->training.precision));
+    if (job->training.zero_given && !has_bit(c->zeros, job->training.zero))
+        return refuse(target, err, c->why_zero);
+    if (job->training.recompute_given &&
+        !has_bit(c->recomputes, job->training.recompute))
+        return refuse(target, err, c->why_recompute);
+    switch (target) {
+    case LH_TARGET_MEGATRON:
+        return megatron_job(job, err);
+    case LH_TARGET_TORCHTITAN:
+        LHI_TRY(torchtitan_job(job, err));
+        return check_stages(target, job, err);
+    case LH_TARGET_PYTORCH:
+        return check_stages(target, job, err);
+    case LH_TARGET_LONGHAUL:
+        return lhi_longhaul_job(job, err);
+    default:
+        return LH_OK;
+    }
+}
+
+static lh_status check_megatron(const lh_job *job, lhi_level level,
+                                const lhi_config *c, lh_error *err)
+{
+    switch (level) {
+    case LHI_LEVEL_GROUP:
+        return megatron_group(job, &c->layout, err);
+    case LHI_LEVEL_WORK:
+        return check_megatron_recompute(job, c, err);
+    case LHI_LEVEL_PLACED:
+        return megatron_placed(job, &c->layout, err);
+    case LHI_LEVEL_STATE:
+        return megatron_state(job, c, err);
+    case LHI_LEVEL_COMPLETE:
+        return megatron_whole(job, c, err);
+    default:
+        return LH_OK;
+    }
+}
+
+static lh_status check_torchtitan(const lh_job *job, lhi_level level,
+                                  const lhi_config *c, lh_error *err)
+{
+    switch (level) {
+    case LHI_LEVEL_GROUP:
+        return torchtitan_group(job, &c->layout, err);
+    case LHI_LEVEL_PLACED:
+        return torchtitan_placed(&c->layout, err);
+    case LHI_LEVEL_STATE:
+        return torchtitan_state(job, c, err);
+    case LHI_LEVEL_COMPLETE:
+        return torchtitan_whole(job, c, err);
+    default:
+        return LH_OK;
+    }
+}
+
+static lh_status check_longhaul(const lh_job *job, lhi_level level,
+                                const lhi_config *c, lh_error *err)
+{
+    switch (level) {
+    case LHI_LEVEL_GROUP:
+        return lhi_longhaul_group(job, &c->layout, err);
+    case LHI_LEVEL_STATE:
+        return lhi_longhaul_state(job, c, err);
+    default:
+        return LH_OK;
+    }
+}
+
+/* Checks the configuration against the capability table. */
+static lh_status check_values(lh_target target, lhi_level level,
+                              const lhi_config *config, lh_error *err)
+{
+    const capability *c = of(target);
+    if (level == LHI_LEVEL_WORK && !has_bit(c->recomputes, config->recompute))
+        return refuse(target, err, c->why_recompute);
+    if (level == LHI_LEVEL_STATE && !has_bit(c->zeros, config->zero))
+        return refuse(target, err, c->why_zero);
+    if (level == LHI_LEVEL_COMPLETE && config->layout.pipeline > 1 &&
+        !has_bit(c->placements, config->placement))
+        return refuse(target, err, c->why_placement);
+    return LH_OK;
+}
+
+lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
+                           const lhi_config *config, lh_error *err)
+{
+    LHI_TRY(check_values(target, level, config, err));
+    switch (target) {
+    case LH_TARGET_MEGATRON:
+        return check_megatron(job, level, config, err);
+    case LH_TARGET_TORCHTITAN:
+        return check_torchtitan(job, level, config, err);
+    case LH_TARGET_LONGHAUL:
+        return check_longhaul(job, level, config, err);
+    case LH_TARGET_ANY:
+    case LH_TARGET_PYTORCH:
+        break;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
+                                  const lh_choice *choice, lh_error *err)
+{
+    lhi_config config = lhi_config_from_choice(choice);
+    /* checks the resulting values, not the requested ones */
+    lh_job asked = *job;
+    asked.training.zero_given = asked.training.recompute_given = false;
+    asked.layout.schedule = choice->layout.schedule;
+    asked.layout.pipeline = choice->layout.pipeline;
+    LHI_TRY(lhi_target_check_job(target, &asked, err));
+    for (int level = LHI_LEVEL_GROUP; level <= LHI_LEVEL_COMPLETE; level++)
+        LHI_TRY(lhi_target_check(target, job, (lhi_level)level, &config, err));
+    return LH_OK;
+}

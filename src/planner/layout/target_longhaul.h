@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of LH_TARGET_LONGHAUL by decided level; used by target.c. */
+#ifndef LHI_TARGET_LONGHAUL_H
+#define LHI_TARGET_LONGHAUL_H
+
+#include "base/fail.h"
+#include "planner/layout/layout.h"
+
+/* Checks the job. LH_EUNSUPPORTED: the cpu device cannot train it; `err` has
+ * the reason. The other two check a configuration's levels. */
+lh_status lhi_longhaul_job(const lh_job *job, lh_error *err);
+/* Checks a layout's degrees. */
+lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *layout,
+                             lh_error *err);
+/* Checks the state sharding of a configuration. */
+lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *config,
+                             lh_error *err);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counts bytes and messages between datacenters, in the way that the cost model
+ * times them: docs/theory/placement.md. */
+#include "planner/layout/traffic.h"
+
+#include "model/paths.h"
+#include "model/group_layout.h"
+#include "model/shape.h"
+#include "model/work.h"
+
+#include <math.h>
+
+/* Traffic count state. */
+typedef struct state_builder {
+    const lh_job *job; /* with the configuration's recomputation */
+    const lhi_config *config;
+    lhi_arena *mem;
+    lhi_layout_placement places;
+    lh_cost_options options; /* with defaults */
+    lhi_traffic *pairs;      /* [from * n_datacenters + to] */
+    double *bytes;           /* data_bytes before rounding */
+    double *tokens;          /* expert_bytes before rounding */
+    uint64_t *at_once;       /* for one pair of stages; indexed like `pairs` */
+} counter;
+
+static uint32_t datacenter_of(const counter *c, uint32_t group, uint32_t stage)
+{
+    size_t P = c->config->layout.pipeline;
+    return c->places.ranks[group * P + stage].datacenter;
+}
+
+/* Counts the activations from one chunk to the next, and the same number of
+ * gradients back. */
+static void count_messages(counter *c, uint32_t from, uint32_t to)
+{
+    const lh_sites *sites = c->places.sites;
+    uint32_t n = c->job->n_datacenters,
+             gpus = lhi_group_size(&c->config->layout);
+    for (uint32_t g = 0; g < sites->n_groups; g++) {
+        uint32_t a = datacenter_of(c, g, from), b = datacenter_of(c, g, to);
+        size_t pair = (size_t)a * n + b;
+        if (a == b)
+            continue;
+        c->at_once[pair] = 0;
+        for (uint32_t i = 0; i < sites->n_groups; i++)
+            if (datacenter_of(c, i, from) == a && datacenter_of(c, i, to) == b)
+                c->at_once[pair] += (uint64_t)sites->groups[i].replicas * gpus;
+        lhi_traffic *t = &c->pairs[pair];
+        t->messages +=
+            (uint64_t)sites->groups[g].replicas * c->config->microbatches;
+        if (c->at_once[pair] > t->message_flows)
+            t->message_flows = c->at_once[pair];
+    }
+}
+
+static void count_all_messages(counter *c)
+{
+    const lh_layout *l = &c->config->layout;
+    uint32_t n_chunks = l->pipeline * l->chunks_per_device;
+    for (uint32_t k = 0; k + 1 < n_chunks; k++) {
+        uint32_t a = lhi_config_device(c->config, k);
+        uint32_t b = lhi_config_device(c->config, k + 1);
+        count_messages(c, a, b);
+        count_messages(c, b, a);
+    }
+}
+
+/* ---- data parallelism ---- */
+
+/* Checks whether one GPU per datacenter sends for its whole group. */
+static bool has_leaders(const counter *c)
+{
+    return c->job->training.zero > 0 &&
+           c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
+}
+
+/* Counts the gathers and reductions of a slice's buffers: [Raj section 7]. In
+ * an elastic plan, its shares are sent for every group on a chunk, except for
+ * the backward of the last chunk's first group, whose parameters are already
+ * gathered. */
+static void count_rounds(const counter *c, double *gathers, double *reductions)
+{
+    uint32_t zero = c->job->training.zero;
+    double microbatches = c->config->microbatches;
+    const lh_plan_elastic *e = c->config->elastic;
+    if (e) {
+        double chunks = c->config->layout.chunks_per_device;
+        *gathers = 1 + e->parameters *
+                           (e->n_enqueue - 1.0 + e->n_dequeue - 1 / chunks);
+        *reductions = 1 + e->gradients * (e->n_dequeue - 1.0);
+        return;
+    }
+    *gathers = zero >= 3 ? 2 * microbatches : zero > 0;
+    *reductions = zero >= 2 ? microbatches : zero == 1 ? 1 : 2;
+    if (zero > 0 && c->config->layout.sharding > LH_SHARDING_FULL) {
+        *gathers = 0; /* every datacenter has all parameters */
+        *reductions = 2;
+    }
+}
+
+/* Datacenters with members of equivalent groups. */
+typedef struct ring {
+    uint32_t n_sites;
+    const lh_cost_site *sites;
+    double groups;
+    double members; /* in the smallest datacenter */
+} ring;
+
+/* Counts `rings` rings over n datacenters, each with a buffer of `bytes`. */
+static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
+                       double bytes)
+{
+    double step = bytes / n;
+    for (uint32_t i = 0; i < n && n > 1 && rings > 0; i++) {
+        size_t pair = (size_t)at[i] * c->job->n_datacenters + at[(i + 1) % n];
+        c->bytes[pair] += rings * (n - 1) * step;
+        if (step > (double)c->pairs[pair].data_step_bytes)
+            c->pairs[pair].data_step_bytes = (int64_t)ceil(step);
+    }
+}
+
+/* Lists the zones in the same datacenter as the i-th; 0 if an earlier one
+ * belongs to it. */
+static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
+                           uint32_t *at)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < r->n_sites; k++) {
+        if (k != i && !lhi_are_zones_of_same_datacenter(c->job, r->sites[i].datacenter,
+                                        r->sites[k].datacenter))
+            continue;
+        if (k < i)
+            return 0;
+        at[n++] = r->sites[k].datacenter;
+    }
+    return n;
+}
+
+/* Counts rings between datacenters for buffers of `each` bytes per GPU: one per
+ * group, in as many parts as the smallest datacenter has members, or in one.
+ * Zones within a datacenter come first, as in model/sharding.c. */
+static void count_rings(counter *c, const ring *r, double each, double rounds)
+{
+    double members = has_leaders(c) ? 1 : r->members;
+    double rings = r->groups * members * rounds, share = each / members;
+    uint32_t zones[LH_MAX_DATACENTERS], firsts[LH_MAX_DATACENTERS];
+    uint32_t n_firsts = 0, fewest = r->n_sites;
+    for (uint32_t i = 0; i < r->n_sites; i++) {
+        uint32_t n = zones_with(c, r, i, zones);
+        if (!n)
+            continue;
+        count_ring(c, zones, n, rings, share);
+        firsts[n_firsts++] = zones[0];
+        fewest = n < fewest ? n : fewest;
+    }
+    count_ring(c, firsts, n_firsts, rings * fewest, share / fewest);
+}
+
+/* Counts the gradient and parameter traffic of a ring. */
+static void count_params(counter *c, const ring *r, double params)
+{
+    double element = lh_precision_bytes(c->job->training.precision);
+    double wire = c->options.gradient_wire_bytes, gathers, reductions;
+    count_rounds(c, &gathers, &reductions);
+    count_rings(c, r, params * element, gathers);
+    count_rings(c, r, params * wire, reductions);
+}
+
+/* Counts the traffic of experts with their own process-group layout. */
+static void count_experts(counter *c, const lhi_group_layout *fold, double params)
+{
+    lhi_expert_replicas copies;
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &copies); i++) {
+        ring r = {copies.group.n_sites, copies.sites, (double)copies.n,
+                  copies.group.per_datacenter};
+        if (copies.n && r.n_sites > 1)
+            count_params(c, &r, params);
+    }
+}
+
+/* Returns the all-to-all count: two forward, two backward, plus recomputation.
+ */
+static double all_to_alls(const lh_job *job, lh_recompute recompute)
+{
+    bool again = recompute == LH_RECOMPUTE_FULL ||
+                 (recompute == LH_RECOMPUTE_MODULES &&
+                  (job->training.recompute_modules >> LH_MODULE_MOE & 1));
+    return again ? 6 : 4;
+}
+
+/* Counts the all-to-all traffic of a chunk's layers. */
+static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
+                              const lh_cost_layer_range *slice, lh_error *err)
+{
+    const lh_job *job = c->job;
+    const lh_model *m = job->model;
+    lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
+    double passes = all_to_alls(job, c->config->recompute), layers;
+    lhi_group_members block;
+    lhi_shape shape;
+    layers =
+        lhi_slice_has_mtp(m, slice) && lh_model_layer_is_moe(m, m->layers - 1)
+            ? m->mtp_layers
+            : 0;
+    for (uint32_t i = 0; i < slice->n_layers; i++)
+        layers += lh_model_layer_is_moe(m, slice->first_layer + i);
+    LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
+    /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
+     * combine them. */
+    double each = shape.tokens * shape.dispatched * m->hidden *
+                  (shape.dispatch_element + shape.element) / 2 * passes * layers *
+                  c->config->microbatches;
+    for (uint32_t i = 0; lhi_group_layout_find_spanning_group(fold, i, &block); i++)
+        for (uint32_t a = 0; a < block.n; a++)
+            for (uint32_t b = 0; b < block.n; b++)
+                if (a != b)
+                    c->tokens[(size_t)block.at[a].datacenter *
+                                  job->n_datacenters +
+                              block.at[b].datacenter] +=
+                        each * fold->tensor * block.at[a].members *
+                        block.at[b].members *
+                        lhi_all_to_all_compute_share(&block, a, &exchange);
+    return LH_OK;
+}
+
+static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
+{
+    const lh_layout *l = &c->config->layout;
+    uint32_t stage = lhi_config_device(c->config, chunk);
+    const lhi_stage_placement *spread = &c->places.stages[stage];
+    if (spread->n_sites < 2)
+        return LH_OK;
+    lh_cost_layer_range slice = lhi_config_slice(c->job, c->config, spread, chunk);
+    slice.datacenter = spread->sites[0].datacenter;
+    slice.n_chunks = 0; /* profiles have no bytes between sites */
+    ring dense = {spread->n_sites, spread->sites, l->tensor,
+                  (double)lhi_stage_placement_min_replicas(spread) * l->context};
+    lh_cost cost;
+    lhi_group_layout fold;
+    LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
+    count_params(c, &dense, (double)(cost.params - cost.expert_params));
+    if (!cost.expert_params)
+        return LH_OK;
+    LHI_TRY(lhi_group_layout_build(c->job, l, &slice, &fold, err));
+    if (fold.matches_dense_layers) {
+        count_params(c, &dense, (double)cost.expert_params);
+        return LH_OK;
+    }
+    count_experts(c, &fold, (double)cost.expert_params);
+    return l->expert > 1 ? count_tokens(c, &fold, &slice, err) : LH_OK;
+}
+
+/* Returns the leader rings: one per share of the experts, or of the other
+ * parameters. */
+static uint64_t leader_rings(const lh_job *job, const lh_layout *l)
+{
+    uint64_t block = lh_layout_expert_block(l);
+    return job->model->experts && block > l->tensor ? block : l->tensor;
+}
+
+/* Counts concurrent flows: one ring per GPU of the smallest datacenter, or per
+ * leader. */
+static void count_flows(counter *c)
+{
+    const lh_layout *l = &c->config->layout;
+    uint32_t n = c->job->n_datacenters;
+    for (uint32_t s = 0; s < c->config->layout.pipeline; s++) {
+        const lhi_stage_placement *spread = &c->places.stages[s];
+        for (uint32_t i = 0; spread->n_sites > 1 && i < spread->n_sites; i++) {
+            size_t pair = (size_t)spread->sites[i].datacenter * n +
+                          spread->sites[(i + 1) % spread->n_sites].datacenter;
+            c->pairs[pair].data_flows +=
+                has_leaders(c)
+                    ? leader_rings(c->job, l)
+                    : (uint64_t)lhi_group_size(l) * lhi_stage_placement_min_replicas(spread);
+        }
+    }
+}
+
+static lh_status count_data(counter *c, lh_error *err)
+{
+    const lh_layout *l = &c->config->layout;
+    uint32_t n_chunks = l->pipeline * l->chunks_per_device;
+    size_t n = c->job->n_datacenters;
+    for (uint32_t k = 0; k < n_chunks; k++)
+        LHI_TRY(count_chunk(c, k, err));
+    count_flows(c);
+    for (size_t i = 0; i < n * n; i++) {
+        LHI_TRY(lhi_round_up_checked(c->bytes[i], "bytes between datacenters",
+                          &c->pairs[i].data_bytes, err));
+        LHI_TRY(lhi_round_up_checked(c->tokens[i], "bytes between datacenters",
+                          &c->pairs[i].expert_bytes, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
+                         lhi_arena *mem, const lhi_traffic **out, uint32_t *n,
+                         lh_error *err)
+{
+    lh_job as_configured = lhi_config_job(job, config);
+    counter c = {.job = &as_configured, .config = config, .mem = mem};
+    size_t pairs = (size_t)job->n_datacenters * job->n_datacenters;
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    LHI_TRY(lhi_complete_cost_options(job, &options, &c.options, err));
+    c.pairs = LHI_NEW(mem, lhi_traffic, pairs);
+    c.bytes = LHI_NEW(mem, double, pairs);
+    c.tokens = LHI_NEW(mem, double, pairs);
+    c.at_once = LHI_NEW(mem, uint64_t, pairs);
+    if (!c.pairs || !c.bytes || !c.tokens || !c.at_once)
+        return lhi_fail_nomem(err);
+    LHI_TRY(
+        lhi_layout_place(&as_configured, &config->layout, mem, &c.places, err));
+    count_all_messages(&c);
+    LHI_TRY(count_data(&c, err));
+    uint32_t used = 0;
+    for (size_t i = 0; i < pairs; i++) {
+        lhi_traffic t = c.pairs[i];
+        if (!t.messages && !t.data_bytes && !t.expert_bytes)
+            continue;
+        t.from = (uint32_t)(i / job->n_datacenters);
+        t.to = (uint32_t)(i % job->n_datacenters);
+        t.message_bytes =
+            t.messages ? lh_cost_message_bytes(job, &config->layout) : 0;
+        c.pairs[used++] = t;
+    }
+    *out = c.pairs;
+    *n = used;
+    return LH_OK;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
+#include "planner/explain/breakdown.h"
+#include "planner/explain/link_advice.h"
+#include "planner/explain/curves.h"
+#include "planner/explain/break_even.h"
+#include "planner/explain/rank_memory.h"
+#include "planner/explain/unmeasured.h"
+#include "planner/explain/whatif.h"
+#include "planner/layout/outside_space.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/target.h"
+#include "planner/plan_internal.h"
+#include "planner/search/pareto_front.h"
+#include "planner/search/cost.h"
+#include "planner/search/plan_search.h"
+#include "planner/search/refine.h"
+#include "planner/search/robust.h"
+#include "planner/search/search_budget.h"
+
+#include "base/fail.h"
+#include "format/job/parse.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const lhi_choice_status_names[] = {"ok", "bounded", "memory",
+                                               "failed", NULL};
+
+const char *lh_choice_status_name(lh_choice_status status)
+{
+    return (unsigned)status < 4 ? lhi_choice_status_names[status] : "unknown";
+}
+
+const char *const lhi_plan_by_names[] = {"mean", "p95", NULL};
+
+const char *lh_plan_statistic_name(lh_plan_statistic by)
+{
+    return (unsigned)by < 2 ? lhi_plan_by_names[by] : "unknown";
+}
+
+double lhi_choice_gap(const lh_choice *choice)
+{
+    int64_t bound =
+        choice->lower_bound_ns - choice->optimizer_ns - choice->overhead_ns;
+    if (bound <= 0 || choice->makespan_ns <= bound)
+        return 0;
+    return (double)(choice->makespan_ns - bound) / (double)bound;
+}
+
+/* FNV-1a: enough to detect changed inputs. */
+void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+    snprintf(out, LHI_HASH_TEXT, "fnv1a64:%016" PRIx64, hash);
+}
+
+/* Copies the cost-model constants, which the job's text does not contain. */
+static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
+                                lh_error *err)
+{
+    if (!job->constants)
+        return LH_OK;
+    lh_cost_constants *own = LHI_NEW(plan->mem, lh_cost_constants, 1);
+    if (!own)
+        return lhi_fail_nomem(err);
+    *own = *job->constants;
+    plan->job->constants = own;
+    return LH_OK;
+}
+
+/* Copies the job through its canonical text, whose hash identifies the input.
+ */
+static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
+                          lhi_plan *plan, lh_error *err)
+{
+    char *text, hash[LHI_HASH_TEXT];
+    size_t len;
+    lh_job *priced = LHI_NEW(plan->mem, lh_job, 1);
+    if (!priced)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_pricing_override_job(job, options, plan->mem, priced, err));
+    if (options->target != LH_TARGET_ANY)
+        priced->target = options->target;
+    lhi_framework_apply_target(priced);
+    LHI_TRY(lh_job_format(priced, &text, &len, err));
+    lh_status status =
+        lh_job_parse(text, len, job->name, NULL, &plan->job, err);
+    lh_text_free(text);
+    LHI_TRY(status);
+    LHI_TRY(lh_job_format(plan->job, &text, &len, err)); /* text as written */
+    lhi_plan_hash(text, len, hash);
+    lh_text_free(text);
+    LHI_TRY(keep_constants(job, plan, err));
+    plan->plan.job = plan->job;
+    plan->plan.name = lhi_arena_strdup(plan->mem, job->name);
+    plan->plan.version = lhi_arena_strdup(plan->mem, lh_version());
+    plan->plan.input_hash = lhi_arena_strdup(plan->mem, hash);
+    if (!plan->plan.name || !plan->plan.version || !plan->plan.input_hash)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+/* Chooses the plan under jitter, within the search's time limit. */
+static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
+                        lh_error *err)
+{
+    lhi_deadline end;
+    const lh_plan_options in_time = lhi_options_with_deadline(
+        options, lhi_compute_search_deadline(options, lhi_read_processor_seconds(), 1), &end);
+    return lhi_plan_choose_robust(plan->job, &in_time, plan->mem, &plan->plan, err);
+}
+
+/* Lists the job's values outside the search space. */
+static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
+{
+    lhi_space space;
+    lh_status status = lhi_space_init(plan->job, plan->mem, &space, err);
+    if (status == LH_OK)
+        status = lhi_space_list_outside_values(&space, plan->mem, &plan->plan.outside_search_space, err);
+    lhi_space_fini(&space);
+    return status;
+}
+
+/* Finds the plan and explains it. */
+static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
+                           lh_error *err)
+{
+    lhi_unexplored unseen = {0};
+    lh_plan_options all = *options;
+    uint32_t top = options->top ? options->top : 10;
+    all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
+    lh_status status =
+        lhi_plan_search_and_refine(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
+    if (status == LH_OK && options->jitter)
+        status = choose_robust(options, plan, err);
+    if (status == LH_OK)
+        status =
+            lhi_plan_explain_time(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_explain_memory(plan->job, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = find_outside_values(plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_find_alternatives(plan->job, options, plan->mem, &unseen,
+                                  &plan->plan, err);
+    lhi_unexplored_fini(&unseen);
+    if (plan->plan.n_alternatives > top)
+        plan->plan.n_alternatives = top;
+    return status;
+}
+
+static lh_status check_target(const lh_job *job, lh_error *err)
+{
+    lh_status status = lhi_target_check_job(job->target, job, err);
+    if (status != LH_OK)
+        lhi_fail_add_context(err, "%s: layout.framework", job->name);
+    return status;
+}
+
+/* Evaluates the plan, and finds the best ones, with other links. */
+static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
+                           lh_error *err)
+{
+    lhi_found_plans known = {0};
+    lh_status status =
+        lhi_plan_answer_whatif(options, plan->mem, &known, &plan->plan, err);
+    if (status == LH_OK && options->sensitivity)
+        status = lhi_plan_find_break_even(options, plan->mem, &known, &plan->plan, err);
+    lhi_found_plans_fini(&known);
+    return status;
+}
+
+static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
+                           lhi_plan *plan, lh_error *err)
+{
+    LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other line numbers */
+    LHI_TRY(lhi_sharding_check(job, err));
+    LHI_TRY(copy_job(job, options, plan, err));
+    LHI_TRY(check_target(plan->job, err));
+    LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
+    lh_status status = find_plan(options, plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_advise_links(plan->job, plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->curves)
+        status =
+            lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
+    /* Ownership moves in any case, even if the search failed. */
+    plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
+    plan->schedule = (lh_schedule *)plan->plan.schedule;
+    if (status == LH_OK)
+        status = lhi_plan_without_target(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_compare_measured(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = evaluate_links(options, plan, err);
+    if (status == LH_OK)
+        status = lhi_pricing_fill_plan(plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->pareto_front)
+        status =
+            lhi_pareto_front_finish(options->pareto_max_slowdown, plan->mem, &plan->plan, err);
+    return status;
+}
+
+lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
+                       lh_plan **out, lh_error *err)
+{
+    lh_plan_options checked;
+    lh_jitter jitter;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_plan_options, &checked, options, err));
+    if (checked.jitter) {
+        LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &jitter, checked.jitter, err));
+        LHI_TRY(lhi_plan_check_jitter(&jitter, err));
+        checked.jitter = &jitter;
+    }
+    if (!(checked.seconds >= 0 && checked.seconds <= DBL_MAX))
+        return lhi_fail(err, LH_EINVAL, "lh_plan_options.seconds is %g",
+                        checked.seconds);
+    if (checked.partition == LH_PARTITION_MONTE_CARLO &&
+        (checked.jitter || checked.pareto_front || checked.objective != LH_PLAN_FASTEST))
+        return lhi_fail(err, LH_EINVAL,
+                        "layouts are drawn for the fastest alone: "
+                        "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
+                        "or other objective");
+    if (checked.elastic_as_published &&
+        (checked.jitter || checked.pareto_front || checked.quick ||
+         checked.objective != LH_PLAN_FASTEST || checked.n_questions ||
+         checked.sensitivity || checked.curves ||
+         checked.partition == LH_PARTITION_MONTE_CARLO))
+        return lhi_fail(
+            err, LH_EINVAL,
+            "lh_plan_options.elastic_published goes with no jitter, "
+            "front, quick search, questions, curves, other objective or drawn "
+            "layouts");
+    if (!(checked.pareto_max_slowdown == 0 ||
+          (checked.pareto_max_slowdown >= 1 && checked.pareto_max_slowdown <= DBL_MAX)))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_plan_options.front_times is %g: 1 or more, or 0",
+                        checked.pareto_max_slowdown);
+    if (job->layout.chunk_layers &&
+        (checked.partition == LH_PARTITION_EXACT ||
+         checked.partition == LH_PARTITION_MONTE_CARLO))
+        return lhi_fail(err, LH_EINVAL,
+                        "layout.layers of the job leaves no partition to be "
+                        "searched");
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
+    if (!plan) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    plan->mem = mem;
+    lh_error why = {0}; /* impossible layouts leave their reason here */
+    lh_status status = fill_plan(job, &checked, plan, &why);
+    if (status != LH_OK) {
+        lh_plan_free(&plan->plan);
+        if (err)
+            *err = why;
+        return status;
+    }
+    *out = &plan->plan;
+    return LH_OK;
+}
+
+void lh_plan_free(lh_plan *plan)
+{
+    if (!plan)
+        return;
+    lhi_plan *whole = (lhi_plan *)plan;
+    lh_schedule_free(whole->schedule);
+    lh_pipeline_free(whole->pipeline);
+    lh_job_free(whole->job);
+    lhi_arena_free(whole->mem);
+}
+
+const char *lh_target_display_name(lh_target target)
+{
+    return lhi_target_display_name(target);
+}
+
+const char *lh_target_version(lh_target target)
+{
+    return lhi_target_version(target);
+}
+
+uint32_t lh_plan_gpus(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    return lhi_group_size(l) * l->pipeline * l->data;
+}
+
+double lh_plan_gap(const lh_plan *plan)
+{
+    int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
+    if (bound <= 0)
+        return -1;
+    return ns > bound ? (double)(ns - bound) / (double)bound : 0;
+}
+
+void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
+                    uint32_t *n_layers)
+{
+    lhi_config config = {.layout = plan->best.layout,
+                         .layers = plan->best.chunk_layers};
+    lhi_config_layers(plan->job->model->layers, &config, chunk, first,
+                      n_layers);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communication of layers in passes with ZeRO 2 and 3:
+ * docs/theory/plan-search.md. */
+#include "planner/search/bound_inputs_internal.h"
+
+#include "model/sharding.h"
+
+#include <math.h>
+
+/* Computes the gather and reduction of each part with ZeRO 2 and 3; none for an
+ * end that may share the other end's matrix. */
+static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
+                           const lh_layout *layout, lh_cost_layer_range slice,
+                           lhi_sharding_times *sent, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t i = 0; i < f->n_kinds + 2; i++) {
+        bool layer = i < f->n_kinds;
+        slice.n_layers = layer;
+        slice.first_layer = layer ? f->kinds[i].layer : 0;
+        slice.embedding = i == f->n_kinds;
+        slice.head = i == f->n_kinds + 1;
+        slice.mtp = slice.head ? lhi_mtp_is_with_head(f->job) : LH_MTP_WITH_HEAD;
+        if (slice.head && job->model->tied_embeddings)
+            continue;
+        LHI_TRY(lhi_compute_sharding_times(job, layout, &slice, &options, &f->busiest,
+                                 &sent[i], err));
+    }
+    return LH_OK;
+}
+
+/* Rounds a time down to integer ns. */
+static int64_t whole_ns(double ns)
+{
+    return lhi_bound_undo_rounding(
+        ns < (double)LHI_BOUND_MAX_NS ? (int64_t)ns : LHI_BOUND_MAX_NS);
+}
+
+/* Sums over the model's layers, by parts. */
+static lhi_bound_pass all_layers(const lhi_bound_inputs *f,
+                                 const lhi_bound_pass *parts)
+{
+    lhi_bound_pass sum = {0, 0, 0};
+    for (uint32_t i = 0; i < f->n_kinds; i++) {
+        sum.f += f->n_of_part[i] * parts[i].f;
+        sum.d += f->n_of_part[i] * parts[i].d;
+        sum.w += f->n_of_part[i] * parts[i].w;
+    }
+    return sum;
+}
+
+/* With ZeRO 2 and 3 a pass takes the longer of its computation and its parts'
+ * communication. The last computation in F and D, and the first in W, adds to
+ * that. A rank's first gather and last reduction are outside its passes, so
+ * each of n passes has 1/n less; a head alone on a rank is also gathered first.
+ */
+lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f, const lh_job *job,
+                               const lh_layout *layout, uint32_t microbatches,
+                               const lh_cost_layer_range *slice, lhi_bound_site *s,
+                               lh_error *err)
+{
+    lhi_sharding_times sent[LHI_BOUND_PARTS] = {{0}};
+    lhi_bound_pass passes[LHI_BOUND_PARTS] = {{0, 0, 0}};
+    double gather = 0, reduce = 0, n = microbatches;
+    uint32_t embedding = f->n_kinds, head = embedding + 1;
+    /* After some layer of its rank, if every chunk has one. */
+    uint32_t later = lhi_layers_requested_min(job) ? head : UINT32_MAX;
+    LHI_TRY(compute_traffic(f, job, layout, *slice, sent, err));
+    for (uint32_t i = 0; i < f->n_kinds; i++) {
+        gather = fmax(gather, sent[i].gather / n);
+        reduce = fmax(reduce, sent[i].reduce / n);
+    }
+    for (uint32_t i = 0; i <= head; i++) {
+        double g = job->training.zero >= 3 ? sent[i].gather : 0;
+        double r = sent[i].reduce;
+        double less_g = i < embedding ? gather : i == later ? 0 : g / n;
+        double less_r = i < embedding ? reduce : i == later ? 0 : r / n;
+        passes[i] = (lhi_bound_pass){whole_ns(fmax(0, g - less_g)), whole_ns(g),
+                                     whole_ns(fmax(0, r - less_r))};
+    }
+    passes[head].f += s->parts[head].f;
+    passes[embedding].d += s->parts[embedding].d;
+    passes[head].w += s->parts[head].w;
+    lhi_bound_pass sends = all_layers(f, passes);
+    lhi_bound_pass computes = all_layers(f, s->parts);
+    for (uint32_t i = 0; i <= head; i++) {
+        if (sends.f > computes.f)
+            s->parts[i].f = passes[i].f;
+        if (sends.d > computes.d)
+            s->parts[i].d = passes[i].d;
+        if (sends.w > computes.w)
+            s->parts[i].w = passes[i].w;
+    }
+    return LH_OK;
+}

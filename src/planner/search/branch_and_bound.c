@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Branch and bound over layouts, best bound first. An inner node has decided
+ * some of a layout's values and carries a lower bound on everything below it. A
+ * complete layout is first built, for the bound of its own pipeline, and then
+ * waits for its simulation. When no open bound is below the incumbent, the
+ * remaining layouts are proven to be no better; see docs/theory/plan-search.md.
+ *
+ * Nodes are processed in batches, which grow with the node count already
+ * processed. Costs of a batch are computed on several threads; the results are
+ * applied in batch order. */
+#include "planner/layout/layer_partition.h"
+#include "planner/search/parallel_for.h"
+#include "planner/search/objective.h"
+#include "planner/search/search_budget.h"
+
+#include "base/heap.h"
+#include "base/integer_math.h"
+
+#include <stdlib.h>
+
+enum {
+    MIN_SIMULATED = 8, /* so that alternatives have times, not bounds */
+    /* builds between simulations of the best built one */
+    BUILDS_PER_SIMULATION = 16,
+    MAX_BUILT = 1000000,
+    MAX_NODES = 4000000, /* open nodes */
+    /* parts of the work budget; the last is for every method */
+    PARTS = 5,
+    MIN_WORK_DIVISOR = 30, /* good enough only after 1/MIN_WORK_DIVISOR of the work */
+    BATCH_DIVISOR = 32, /* batch size: nodes processed so far / BATCH_DIVISOR */
+    MAX_BATCH = 256,
+    BOUNDS_PER_TASK = 16,    /* children per bounding task */
+    MAX_FULL_EVALUATIONS = 16, /* evaluated under every method in parallel */
+    MAX_PARTITION_BOUNDS = 200, /* layouts with an exact partition bound */
+    FAR_FACTOR = 2,          /* far: this multiple of the least bound */
+    NO_NODE = -1
+};
+
+/* The search ends if nothing can be faster by more than 0.5 %. */
+static const double GOOD_ENOUGH_RATIO = 1.005;
+
+/* A node of the search tree. */
+typedef struct node {
+    lhi_config config;
+    lhi_lower_bound floor;
+    lhi_level level;
+    bool done;
+    uint64_t n_layouts; /* below this node */
+    int64_t bound;      /* in the objective's unit */
+    bool refused;       /* nothing below works */
+} node;
+
+/* Work items of one batch. */
+typedef struct batch {
+    uint32_t n_taken; /* nodes */
+    node *children;
+    uint32_t n_children, room;
+    uint32_t built[MAX_BATCH], n_built; /* candidates: bounds to compute */
+    uint32_t glances[MAX_BATCH], n_glances;
+} batch;
+
+/* Branch and bound state. */
+typedef struct branch_and_bound {
+    lhi_layout_search *s;
+    lhi_space space;
+    double ratio;
+    lhi_bound_inputs **floors; /* per thread */
+    batch batch;
+    uint64_t n_taken; /* nodes, all batches */
+    lhi_heap open;    /* nodes, by bound */
+    lhi_heap built;   /* candidates, by bound */
+    node *nodes;
+    uint32_t n_nodes, room;
+    uint32_t *unused; /* free list of nodes */
+    uint32_t n_unused, unused_room;
+    lhi_search_limits limits;
+    uint64_t seq, work;
+    int64_t least_partition_bound;         /* least bound over all partitions of built
+                                  * layouts */
+    uint64_t n_open;             /* layouts below open nodes */
+    /* built: in total, since the last simulation */
+    uint32_t n_built, since_try;
+    /* State while a node is expanded: */
+    lhi_level level; /* level of its children */
+    int64_t least_bound;
+    int64_t least_child; /* NO_NODE: none is useful */
+} branch_and_bound;
+
+/* Alternatives must have times too, not only bounds. */
+static bool has_enough(const lhi_layout_search *s)
+{
+    return s->n_simulated >= (s->options.quick ? 1 : MIN_SIMULATED);
+}
+
+/* --- objective ------------------------------------------------------------ */
+
+/* Returns the objective's bound, or the time bound. */
+static int64_t bound_of(const lhi_layout_search *s, lhi_level level,
+                        const lhi_config *config, const lhi_lower_bound *floor)
+{
+    const lhi_objective *o = s->objective;
+    return o ? o->bound(o->context, level, config, floor) : floor->ns;
+}
+
+/* Checks whether a bound prunes a node. */
+static bool is_hopeless(const lhi_layout_search *s, int64_t bound,
+                        lhi_level level, const lhi_config *config,
+                        const lhi_lower_bound *floor)
+{
+    const lhi_objective *o = s->objective;
+    return o ? o->is_useless(o->context, bound, level, config, floor)
+             : bound >= s->best_ns;
+}
+
+/* Returns the built pipeline's bound, valid for one partition. */
+static lhi_lower_bound bound_of_built(const lhi_candidate *c)
+{
+    lhi_lower_bound f = c->lower_bound;
+    f.ns = c->bound_ns;
+    return f;
+}
+
+/* Checks whether a candidate may still win. */
+static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    lhi_lower_bound own = bound_of_built(c);
+    int64_t bound = bound_of(s, LHI_LEVEL_COMPLETE, &c->config, &own);
+    return !is_hopeless(s, bound, LHI_LEVEL_COMPLETE, &c->config, &own);
+}
+
+/* --- nodes ---------------------------------------------------------------- */
+
+static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
+{
+    if (b->n_unused) {
+        *at = b->unused[--b->n_unused];
+        return LH_OK;
+    }
+    if (b->n_nodes == b->room) {
+        uint32_t room = b->room ? 2 * b->room : 256;
+        node *more = realloc(b->nodes, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        b->nodes = more;
+        b->room = room;
+        uint32_t *unused = realloc(b->unused, room * sizeof *unused);
+        if (!unused)
+            return lhi_fail_nomem(err);
+        b->unused = unused;
+    }
+    *at = b->n_nodes++;
+    return LH_OK;
+}
+
+static lh_status push(branch_and_bound *b, const node *n, uint32_t *at, lh_error *err)
+{
+    LHI_TRY(new_node(b, at, err));
+    b->nodes[*at] = *n;
+    b->n_open += n->n_layouts;
+    lhi_event event = {.time_ns = n->bound,
+                       /* Of equal bounds, the deeper node comes first. */
+                       .rank = (uint64_t)(LHI_LEVEL_COMPLETE - n->level),
+                       .seq = b->seq++,
+                       .payload = *at};
+    return lhi_heap_push(&b->open, event) ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Records a discarded layout, which may still be faster if the objective is not
+ * time. */
+static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
+                              const lhi_config *config, int64_t ns,
+                              lh_error *err)
+{
+    if (ns < s->dropped_ns)
+        s->dropped_ns = ns;
+    return s->unexplored ? lhi_unexplored_add_bound(s->unexplored, level, config, ns, err)
+                     : LH_OK;
+}
+
+/* Checks whether a bound is closest to fitting in memory so far. */
+static bool is_closer_to_fitting(const lhi_layout_search *s, const lhi_lower_bound *f)
+{
+    return s->closest_floor.missing == 0 ||
+           f->missing < s->closest_floor.missing;
+}
+
+/* Takes one child: counts it as pruned or queues it. */
+static lh_status queue_child(branch_and_bound *b, const node *child, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    b->work += lhi_estimate_bound_work(child->level, s->job->n_datacenters);
+    if (child->refused)
+        return LH_OK;
+    if (child->floor.kind == LHI_BOUND_MEMORY) {
+        s->n_memory += child->n_layouts;
+        if (is_closer_to_fitting(s, &child->floor)) {
+            s->closest = child->config;
+            s->closest_floor = child->floor;
+            s->closest_is_complete = child->level == LHI_LEVEL_COMPLETE;
+        }
+        return LH_OK;
+    }
+    if (has_enough(s) && is_hopeless(s, child->bound, child->level,
+                                     &child->config, &child->floor)) {
+        s->pruned[child->floor.kind] += child->n_layouts;
+        return note_dropped(s, child->level, &child->config, child->floor.ns,
+                            err);
+    }
+    uint32_t at;
+    LHI_TRY(push(b, child, &at, err));
+    if (b->least_child == NO_NODE || child->bound < b->least_bound) {
+        b->least_child = at;
+        b->least_bound = child->bound;
+    }
+    return LH_OK;
+}
+
+/* Adds a child of an expanded node; its bound is computed with the batch. */
+static lh_status add_child(void *context, const lhi_config *config,
+                           lh_error *err)
+{
+    branch_and_bound *b = context;
+    batch *t = &b->batch;
+    if (t->n_children == t->room) {
+        uint32_t room = t->room ? 2 * t->room : 256;
+        node *more = realloc(t->children, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        t->children = more;
+        t->room = room;
+    }
+    t->children[t->n_children++] = (node){.config = *config, .level = b->level};
+    return LH_OK;
+}
+
+/* Lists a configuration's children. */
+static lh_status expand(branch_and_bound *b, lhi_level level, const lhi_config *config,
+                        lh_error *err)
+{
+    b->level = (lhi_level)(level + 1);
+    return lhi_space_children(&b->space, level, config, &b->s->n_dropped,
+                              add_child, b, err);
+}
+
+/* --- complete layouts ----------------------------------------------------- */
+
+static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
+{
+    if (s->n < s->room)
+        return LH_OK;
+    uint32_t room = s->room ? 2 * s->room : 64;
+    lhi_candidate *more = realloc(s->candidates, room * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    s->candidates = more;
+    s->room = room;
+    return LH_OK;
+}
+
+/* Adds a complete layout to build; its bound is computed with the batch. */
+static lh_status add_built(branch_and_bound *b, const node *n, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    LHI_TRY(new_candidate(s, err));
+    s->candidates[s->n] =
+        (lhi_candidate){.config = n->config, .lower_bound = n->floor};
+    b->batch.built[b->batch.n_built++] = s->n++;
+    b->since_try++;
+    return LH_OK;
+}
+
+/* Queues a built candidate. */
+static lh_status queue_built(branch_and_bound *b, uint32_t at, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    const lhi_candidate *c = &s->candidates[at];
+    b->work += c->rebalanced ? lhi_estimate_rebalance_work(&c->config)
+                         : lhi_estimate_pipeline_work(&c->config);
+    b->n_built++;
+    if (c->bound_ns == INT64_MAX)
+        return LH_OK;
+    b->least_partition_bound = lhi_min_int64(b->least_partition_bound, c->lower_bound.ns);
+    lhi_lower_bound own = bound_of_built(c);
+    lhi_event event = {.time_ns =
+                           bound_of(s, LHI_LEVEL_COMPLETE, &c->config, &own),
+                       .seq = b->seq++,
+                       .payload = at};
+    return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Takes the time of a simulated candidate. */
+static lh_status take_time(branch_and_bound *b, const lhi_candidate *c, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    b->work += lhi_estimate_schedule_work(&c->config, c->fully_evaluated);
+    if (c->choice.status != LH_CHOICE_OK)
+        return LH_OK;
+    int64_t value = lhi_objective_value(&s->options, &c->choice);
+    if (value < s->best_value)
+        s->best_value = value;
+    s->best_ns = lhi_min_int64(s->best_ns, c->choice.iteration_ns);
+    if (s->objective)
+        return s->objective->add_candidate(s->objective->context, c, err);
+    return LH_OK;
+}
+
+/* Adds the most promising built candidate for a quick evaluation. */
+static void add_quick_evaluation(branch_and_bound *b)
+{
+    lhi_event event;
+    b->since_try = 0;
+    if (lhi_heap_pop(&b->built, &event))
+        b->batch.glances[b->batch.n_glances++] = (uint32_t)event.payload;
+}
+
+/* --- batches -------------------------------------------------------------- */
+
+/* Expands a node, or adds its complete layout to build. */
+static lh_status process_node(branch_and_bound *b, uint32_t at, lh_error *err)
+{
+    const node n = b->nodes[at];
+    b->nodes[at].done = true;
+    b->n_open -= n.n_layouts;
+    b->batch.n_taken++;
+    b->n_taken++;
+    if (n.level == LHI_LEVEL_COMPLETE)
+        return add_built(b, &n, err);
+    return expand(b, n.level, &n.config, err);
+}
+
+/* Computes a child's bound; `who` is the thread. */
+static lh_status compute_bound(branch_and_bound *b, lhi_layout_search *own, uint32_t who,
+                            node *child, lh_error *err)
+{
+    lh_error why = {0};
+    if (!b->floors[who])
+        LHI_TRY(lhi_bound_inputs_make(own->job, b->ratio, &b->floors[who], err));
+    lh_status status = lhi_bound_inputs_compute(b->floors[who], child->level,
+                                       &child->config, &child->floor, &why);
+    child->n_layouts = lhi_space_count(&b->space, child->level, &child->config);
+    child->refused =
+        status != LH_OK &&
+        lhi_layout_search_count_refusal(own, status, &why, child->n_layouts);
+    if (status == LH_OK && child->floor.kind != LHI_BOUND_MEMORY)
+        child->bound =
+            bound_of(own, child->level, &child->config, &child->floor);
+    if (status == LH_OK || child->refused)
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* Builds a candidate. If its starting partition has no chance but others may,
+ * it is rebalanced first. */
+static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
+{
+    LHI_TRY(lhi_candidate_compute_bound(own, c, err));
+    if (own->best_ns == INT64_MAX || own->options.quick || can_win(own, c))
+        return LH_OK;
+    int64_t least = bound_of(own, LHI_LEVEL_COMPLETE, &c->config, &c->lower_bound);
+    if (is_hopeless(own, least, LHI_LEVEL_COMPLETE, &c->config, &c->lower_bound))
+        return LH_OK;
+    return lhi_candidate_rebalance(own, c, err);
+}
+
+/* Runs one task: simulations first, which take longest, then pipelines, then
+ * bounds. */
+static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
+                         uint32_t i, lh_error *err)
+{
+    branch_and_bound *b = context;
+    const batch *t = &b->batch;
+    lhi_candidate *all = b->s->candidates;
+    if (i < t->n_glances)
+        return lhi_candidate_evaluate_quickly(own, &all[t->glances[i]], err);
+    i -= t->n_glances;
+    if (i < t->n_built)
+        return build(own, &all[t->built[i]], err);
+    i -= t->n_built;
+    for (uint32_t k = i * BOUNDS_PER_TASK; k < t->n_children && k < (i + 1) * BOUNDS_PER_TASK;
+         k++)
+        LHI_TRY(compute_bound(b, own, who, &t->children[k], err));
+    return LH_OK;
+}
+
+/* Applies a batch's results: times first, because they prune the rest. */
+static lh_status run_batch(branch_and_bound *b, lh_error *err)
+{
+    batch *t = &b->batch;
+    lhi_layout_search *s = b->s;
+    uint32_t groups = (t->n_children + BOUNDS_PER_TASK - 1) / BOUNDS_PER_TASK;
+    b->least_child = NO_NODE;
+    LHI_TRY(lhi_layout_search_parallel_for(s, t->n_glances + t->n_built + groups,
+                                   run_task, b, err));
+    for (uint32_t i = 0; i < t->n_glances; i++)
+        LHI_TRY(take_time(b, &s->candidates[t->glances[i]], err));
+    for (uint32_t i = 0; i < t->n_built; i++)
+        LHI_TRY(queue_built(b, t->built[i], err));
+    for (uint32_t i = 0; i < t->n_children; i++)
+        LHI_TRY(queue_child(b, &t->children[i], err));
+    t->n_glances = t->n_built = t->n_children = t->n_taken = 0;
+    return LH_OK;
+}
+
+/* --- search --------------------------------------------------------------- */
+
+/* Returns a lower bound on all plans with the partitions of this search. */
+static int64_t compute_open_bound(const branch_and_bound *b)
+{
+    int64_t ns = lhi_min_int64(b->s->best_ns, b->least_partition_bound);
+    return b->open.count ? lhi_min_int64(ns, b->open.items[0].time_ns) : ns;
+}
+
+/* Checks whether nothing has worked yet, or only plans too slow to prune much.
+ */
+static bool is_far(const branch_and_bound *b)
+{
+    const lhi_layout_search *s = b->s;
+    if (s->best_ns == INT64_MAX)
+        return true;
+    return !s->objective && !s->options.quick &&
+           lhi_search_limits_are_reached(&b->limits, b->work, 1, MIN_WORK_DIVISOR) &&
+           s->best_ns / FAR_FACTOR > compute_open_bound(b);
+}
+
+/* Dives while that holds: expands only each node's best child, for an early
+ * incumbent. */
+static lh_status dive(branch_and_bound *b, lh_error *err)
+{
+    const bool glanced = b->batch.n_glances > 0;
+    LHI_TRY(run_batch(b, err));
+    while (is_far(b) && b->least_child != NO_NODE) {
+        LHI_TRY(process_node(b, (uint32_t)b->least_child, err));
+        LHI_TRY(run_batch(b, err));
+    }
+    if (!is_far(b) || glanced)
+        return LH_OK;
+    add_quick_evaluation(b);
+    return run_batch(b, err);
+}
+
+/* Checks whether the incumbent is close enough to the bound. */
+static bool is_good_enough(const branch_and_bound *b)
+{
+    const lhi_layout_search *s = b->s;
+    return !s->objective && has_enough(s) &&
+           lhi_search_limits_are_reached(&b->limits, b->work, 1, MIN_WORK_DIVISOR) &&
+           (double)s->best_ns <= GOOD_ENOUGH_RATIO * (double)compute_open_bound(b);
+}
+
+static bool is_stopped_by_watcher(const branch_and_bound *b)
+{
+    const lhi_layout_search *s = b->s;
+    const lh_plan_options *o = &s->options;
+    int64_t bound_ns = compute_open_bound(b);
+    lh_plan_progress now = {
+        .best_ns = s->best_ns == INT64_MAX ? -1 : s->best_ns,
+        .bound_ns = s->objective || bound_ns == INT64_MAX ? 0 : bound_ns,
+        .n_closed = s->n_memory + b->n_built,
+        .n_open = b->n_open};
+    for (int k = 0; k < LHI_N_BOUND_KINDS; k++)
+        now.n_closed += s->pruned[k];
+    return o->layout_progress && o->layout_progress(o->context, &now);
+}
+
+/* Checks whether `parts` of PARTS are used up, or the caller asks to stop. */
+static bool has_stopped(branch_and_bound *b, uint32_t parts)
+{
+    lhi_layout_search *s = b->s;
+    bool stop = is_stopped_by_watcher(b);
+    if (lhi_layout_search_is_cancelled(s, b->n_built) || stop) {
+        s->options.quick = s->options.quick || s->best_ns != INT64_MAX;
+        return s->best_ns != INT64_MAX;
+    }
+    if (s->best_ns == INT64_MAX)
+        return false;
+    return lhi_search_limits_are_reached(&b->limits, b->work, parts, PARTS) ||
+           b->n_built > MAX_BUILT || b->n_nodes - b->n_unused > MAX_NODES;
+}
+
+/* Checks whether the best built candidate comes before the next node. */
+static bool is_built_next(const branch_and_bound *b)
+{
+    if (b->built.count == 0)
+        return false;
+    if (b->open.count == 0 || b->since_try >= BUILDS_PER_SIMULATION)
+        return true;
+    return b->built.items[0].time_ns <= b->open.items[0].time_ns;
+}
+
+/* Checks whether the next item is useless. Without a separate objective, so is
+ * everything after it. */
+static bool is_next_hopeless(const branch_and_bound *b, bool built)
+{
+    const lhi_layout_search *s = b->s;
+    const lhi_event *e = built ? &b->built.items[0] : &b->open.items[0];
+    if (!has_enough(s))
+        return false;
+    if (built) {
+        const lhi_candidate *c = &s->candidates[e->payload];
+        lhi_lower_bound own = bound_of_built(c);
+        return is_hopeless(s, e->time_ns, LHI_LEVEL_COMPLETE, &c->config, &own);
+    }
+    const node *n = &b->nodes[e->payload];
+    return !n->done &&
+           is_hopeless(s, e->time_ns, n->level, &n->config, &n->floor);
+}
+
+/* Counts a pruned node. */
+static lh_status count_pruned(branch_and_bound *b, const lhi_event *e, lh_error *err)
+{
+    const node *n = &b->nodes[e->payload];
+    if (n->done)
+        return LH_OK;
+    b->s->pruned[n->floor.kind] += n->n_layouts;
+    b->n_open -= n->n_layouts;
+    return note_dropped(b->s, n->level, &n->config, n->floor.ns, err);
+}
+
+static uint32_t compute_batch_size(const branch_and_bound *b)
+{
+    uint64_t n = b->n_taken / BATCH_DIVISOR;
+    if (n < 1 || b->s->best_ns == INT64_MAX)
+        return 1;
+    return n < MAX_BATCH ? (uint32_t)n : MAX_BATCH;
+}
+
+/* Fills the next batch: nodes to expand, and built candidates to simulate. */
+static lh_status fill_batch(branch_and_bound *b, lh_error *err)
+{
+    const uint32_t most = compute_batch_size(b);
+    batch *t = &b->batch;
+    lhi_event e;
+    while ((b->open.count || b->built.count) && t->n_taken < most) {
+        bool built = is_built_next(b), hopeless = is_next_hopeless(b, built);
+        if (hopeless && built) {
+            lhi_heap_pop(&b->built, &e);
+            b->since_try = 0;
+            continue;
+        }
+        if (built) {
+            if (t->n_glances > most / BUILDS_PER_SIMULATION)
+                return LH_OK;
+            add_quick_evaluation(b);
+            continue;
+        }
+        lhi_heap_pop(&b->open, &e);
+        if (hopeless)
+            LHI_TRY(count_pruned(b, &e, err));
+        else if (!b->nodes[e.payload].done)
+            LHI_TRY(process_node(b, (uint32_t)e.payload, err));
+        b->unused[b->n_unused++] = (uint32_t)e.payload;
+    }
+    return LH_OK;
+}
+
+/* Runs the branch and bound until it is complete, stopped or good enough. */
+static lh_status run_search(branch_and_bound *b, lh_error *err)
+{
+    while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
+           !is_good_enough(b)) {
+        LHI_TRY(fill_batch(b, err));
+        if (is_far(b))
+            LHI_TRY(dive(b, err));
+        else
+            LHI_TRY(run_batch(b, err));
+    }
+    b->s->complete = !b->open.count && !b->built.count;
+    return LH_OK;
+}
+
+/* --- every method --------------------------------------------------------- */
+
+/* Orders candidates for the full evaluation: by quick-evaluation time, then
+ * those without one. */
+static int64_t evaluation_priority(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    const lhi_objective *o = s->objective;
+    if (c->choice.status != LH_CHOICE_OK)
+        return INT64_MAX / 2 + c->bound_ns / 4;
+    return o ? o->value(o->context, c) : c->choice.iteration_ns;
+}
+
+/* Queues the candidates in that order. */
+static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
+                         lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        lhi_event e = {.time_ns = evaluation_priority(s, c), .seq = i, .payload = i};
+        if (c->simulated && !c->fully_evaluated && !lhi_heap_push(line, e))
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+/* Evaluates a candidate under every method. */
+static lh_status evaluate_fully(void *context, lhi_layout_search *own,
+                                 uint32_t who, uint32_t i, lh_error *err)
+{
+    lhi_candidate *const *list = context;
+    (void)who;
+    return lhi_candidate_evaluate(own, list[i], err);
+}
+
+/* Takes the next candidates from the queue that may win; the more were
+ * evaluated (n), the more at once. */
+static uint32_t next_candidates(const branch_and_bound *b, lhi_heap *line, uint32_t n,
+                            lhi_candidate **list)
+{
+    lhi_layout_search *s = b->s;
+    lhi_event e;
+    uint32_t most = n < 1 ? 1 : n < MAX_FULL_EVALUATIONS ? n : MAX_FULL_EVALUATIONS, found = 0;
+    while (found < most && lhi_heap_pop(line, &e)) {
+        bool few = n + found < MIN_SIMULATED && !s->options.quick;
+        if (few || can_win(s, &s->candidates[e.payload]))
+            list[found++] = &s->candidates[e.payload];
+    }
+    return found;
+}
+
+/* Evaluates the most promising candidates under every method. */
+static lh_status evaluate_promising(branch_and_bound *b, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    lhi_heap line = {0};
+    lhi_candidate *list[MAX_FULL_EVALUATIONS];
+    uint32_t n = 0, at_once;
+    lh_status status = queue_candidates(s, &line, err);
+    while (status == LH_OK && (at_once = next_candidates(b, &line, n, list))) {
+        if (n > 0 && has_stopped(b, PARTS)) {
+            s->complete = false;
+            break;
+        }
+        status = lhi_layout_search_parallel_for(s, at_once, evaluate_fully, list, err);
+        for (uint32_t i = 0; i < at_once && status == LH_OK; i++)
+            status = take_time(b, list[i], err);
+        n += at_once;
+    }
+    lhi_heap_fini(&line);
+    return status;
+}
+
+/* --- proven bound --------------------------------------------------------- */
+
+/* Records a layout whose bound, or that of other partitions, is below its time.
+ */
+static void note_open(const lhi_layout_search *s, lhi_level level,
+                      const lhi_config *config, const lhi_lower_bound *floor,
+                      int64_t ns)
+{
+    const lhi_objective *o = s->objective;
+    lhi_lower_bound least = *floor;
+    least.ns = ns;
+    if (o && o->add_unexplored && ns < INT64_MAX)
+        o->add_unexplored(o->context, level, config, &least);
+}
+
+/* Tightens bounds with the partition bound, from the least one on: only the
+ * least determines the proven bound. */
+static lh_status tighten_bounds(branch_and_bound *b, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    lhi_heap line = {0};
+    lhi_event e;
+    lh_status status = LH_OK;
+    if (!b->floors[0])
+        LHI_TRY(lhi_bound_inputs_make(s->job, b->ratio, &b->floors[0], err));
+    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
+        lhi_event first = {.time_ns = s->candidates[i].lower_bound.ns, .payload = i};
+        if (first.time_ns < s->best_ns && !lhi_heap_push(&line, first))
+            status = lhi_fail_nomem(err);
+    }
+    for (int n = 0; n < MAX_PARTITION_BOUNDS && status == LH_OK; n++) {
+        lhi_lower_bound closer;
+        if (!lhi_heap_pop(&line, &e) || e.rank > 0)
+            break;
+        lhi_candidate *c = &s->candidates[e.payload];
+        status = lhi_bound_inputs_compute_tight(b->floors[0], &c->config, s->best_ns,
+                                        &closer, err);
+        if (status != LH_OK)
+            break;
+        c->lower_bound.ns = e.time_ns = lhi_max_int64(c->lower_bound.ns, closer.ns);
+        e.rank = 1;
+        if (!lhi_heap_push(&line, e))
+            status = lhi_fail_nomem(err);
+    }
+    lhi_heap_fini(&line);
+    return status;
+}
+
+/* Computes the proven bound: no unexplored layout is faster. */
+static lh_status compute_proven_bound(branch_and_bound *b, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    lhi_event e;
+    if (s->complete && !s->objective && !s->options.quick)
+        LHI_TRY(tighten_bounds(b, err));
+    while (lhi_heap_pop(&b->open, &e)) {
+        const node *n = &b->nodes[e.payload];
+        if (n->done ||
+            is_hopeless(s, e.time_ns, n->level, &n->config, &n->floor)) {
+            LHI_TRY(count_pruned(b, &e, err));
+            continue;
+        }
+        s->n_unexplored += n->n_layouts;
+        note_open(s, n->level, &n->config, &n->floor, n->floor.ns);
+        LHI_TRY(note_dropped(s, n->level, &n->config, n->floor.ns, err));
+    }
+    s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        int64_t ns = c->lower_bound.ns;
+        c->open = !s->complete && !c->fully_evaluated && c->bound_ns < INT64_MAX &&
+                  can_win(s, c);
+        if (!lhi_layer_partition_has_alternatives(s->job, &c->config, &s->options) &&
+            c->bound_ns > ns)
+            ns = c->bound_ns;
+        if (ns < s->proven_ns)
+            s->proven_ns = ns;
+        note_open(s, LHI_LEVEL_STATE, &c->config, &c->lower_bound, ns);
+        if (s->unexplored && ns < INT64_MAX) /* perhaps only uneven chunks fit */
+            LHI_TRY(lhi_unexplored_add_bound(s->unexplored, LHI_LEVEL_COMPLETE, &c->config, ns,
+                                    err));
+    }
+    return LH_OK;
+}
+
+/* Decides whether to enumerate all partitions: on request, or if few are left
+ * to try. */
+static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
+{
+    const lh_plan_options *o = &s->options;
+    s->exact = o->partition == LH_PARTITION_EXACT;
+    if (o->partition == LH_PARTITION_HILL_CLIMBING && !s->objective && !o->quick &&
+        o->objective == LH_PLAN_FASTEST && !s->candidates_only && s->complete)
+        return lhi_layout_search_can_enumerate(s, &s->exact, err);
+    return LH_OK;
+}
+
+static void close_branch(branch_and_bound *b)
+{
+    lhi_heap_fini(&b->open);
+    lhi_heap_fini(&b->built);
+    for (uint32_t i = 0; b->floors && i < lhi_workers_count(b->s->workers); i++)
+        lhi_bound_inputs_free(b->floors[i]);
+    free(b->floors);
+    lhi_space_fini(&b->space);
+    free(b->batch.children);
+    free(b->nodes);
+    free(b->unused);
+}
+
+lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s, lh_error *err)
+{
+    branch_and_bound b = {.s = s,
+                .limits = lhi_search_limits_from_options(&s->options, s->sharing),
+                .ratio = lhi_layer_partition_max_ratio(s->job, &s->options),
+                .least_partition_bound = INT64_MAX};
+    lhi_config none = {0};
+    lhi_space_refusal refused = {0};
+    s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
+    b.floors = calloc(lhi_workers_count(s->workers), sizeof *b.floors);
+    lh_status status = b.floors ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_space_init(s->job, s->mem, &b.space, err);
+    b.space.refused = &refused;
+    if (status == LH_OK)
+        status = expand(&b, LHI_LEVEL_NONE, &none, err);
+    if (status == LH_OK)
+        status = run_batch(&b, err);
+    if (status == LH_OK)
+        status = run_search(&b, err);
+    if (status == LH_OK && !s->candidates_only)
+        status = evaluate_promising(&b, err);
+    if (status == LH_OK)
+        status = decide_exact(s, err);
+    if (status == LH_OK && s->exact)
+        status = lhi_layout_search_enumerate_partitions(s, err);
+    if (status == LH_OK)
+        status = compute_proven_bound(&b, err);
+    if (!s->first_refusal.text[0])
+        s->first_refusal = refused.why;
+    close_branch(&b);
+    return status;
+}

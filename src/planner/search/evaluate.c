@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluates a layout under schedule methods. */
+#include "base/format_units.h"
+#include "base/exact_equality.h"
+#include "planner/layout/target.h"
+#include "planner/search/objective.h"
+#include "planner/search/cost.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <string.h>
+
+lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method)
+{
+    lh_choice choice = {.status = LH_CHOICE_FAILED,
+                        .layout = c->config.layout,
+                        .placement = c->config.placement,
+                        .recompute = c->config.recompute,
+                        .zero = c->config.zero,
+                        .microbatches = c->config.microbatches,
+                        .chunk_layers = c->config.layers,
+                        .iteration_ns = -1,
+                        .makespan_ns = -1,
+                        .lower_bound_ns = c->bound_ns,
+                        .why = ""};
+    choice.layout.schedule = method;
+    return choice;
+}
+
+/* Returns the peak FLOP/s of a datacenter's GPUs. */
+static double peak_of(const lh_job *job, uint32_t datacenter)
+{
+    return job->datacenters[datacenter].gpu.flops_per_s;
+}
+
+/* Computes the peak FLOP/s of the layout's GPUs. */
+static lh_status peak_flops(const lh_job *job, const lh_layout *l,
+                            lhi_arena *mem, double *out, lh_error *err)
+{
+    bool alike = true;
+    double sum = 0;
+    for (uint32_t i = 1; i < job->n_datacenters; i++)
+        alike = alike && lhi_equals_exactly(peak_of(job, i), peak_of(job, 0));
+    if (alike) {
+        *out = peak_of(job, 0) *
+               ((double)lhi_group_size(l) * l->pipeline * l->data);
+        return LH_OK;
+    }
+    lhi_layout_placement places;
+    lhi_mark mark = lhi_arena_mark(mem);
+    LHI_TRY(lhi_layout_place(job, l, mem, &places, err));
+    for (uint32_t g = 0; g < places.sites->n_groups; g++)
+        for (uint32_t s = 0; s < l->pipeline; s++)
+            sum +=
+                places.sites->groups[g].replicas *
+                peak_of(job,
+                        places.ranks[(size_t)g * l->pipeline + s].datacenter);
+    lhi_arena_rewind(mem, mark);
+    *out = sum * lhi_group_size(l);
+    return LH_OK;
+}
+
+lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+                           lh_error *err)
+{
+    double peak;
+    if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
+        return LH_OK;
+    LHI_TRY(peak_flops(job, &choice->layout, mem, &peak, err));
+    double seconds = (double)choice->iteration_ns / 1e9;
+    const lh_training *t = &job->training;
+    choice->tokens_per_s =
+        (double)t->global_batch * (double)t->sequence / seconds;
+    choice->mfu = lh_cost_iteration_flops(job) / (seconds * peak);
+    return LH_OK;
+}
+
+/* Fills a choice from a method's outcome. */
+static void set_outcome(const lhi_built_layout *built, const lhi_method_outcome *o,
+                        lh_choice *choice)
+{
+    lhi_choice_clear(choice);
+    choice->status = o->status;
+    choice->why = o->why;
+    if (o->status != LH_CHOICE_OK)
+        return;
+    choice->makespan_ns = o->makespan_ns;
+    choice->optimizer_ns = built->optimizer_ns;
+    choice->overhead_ns = built->overhead_ns;
+    choice->iteration_ns =
+        o->makespan_ns + built->optimizer_ns + built->overhead_ns;
+    choice->bubble_ratio = o->bubble_ratio;
+    choice->peak_memory_bytes = o->peak_memory_bytes;
+    choice->memory_limit_bytes = o->memory_limit_bytes;
+}
+
+lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
+                         const lhi_built_layout *built, lhi_evaluation_cache *tried,
+                         lhi_arena *mem, lh_choice *choice,
+                         lh_schedule **schedule, lh_error *err)
+{
+    lhi_method_outcome outcome;
+    if (schedule)
+        *schedule = NULL;
+    choice->status = LH_CHOICE_FAILED;
+    LHI_TRY(lhi_evaluation_cache_run_method(tried, built->pipeline, choice->layout.schedule,
+                           options->sub_blocks, mem, &outcome, schedule, err));
+    set_outcome(built, &outcome, choice);
+    return lhi_choice_compute_rates(job, mem, choice, err);
+}
+
+bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
+                           uint32_t pipeline, const lhi_method *method)
+{
+    if (lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
+        return strcmp(job->layout.schedule, method->name) == 0;
+    if (!lhi_target_supports_method(job->target, pipeline, method->name))
+        return false;
+    if (options->quick && method->kind == LHI_METHOD_SLOW)
+        return false;
+    return method->kind != LHI_METHOD_META;
+}
+
+/* Checks whether a slow method is worth its time. It seldom gains more than a
+ * few percent over the others, and less with more chunks; on few passes it is
+ * not slow. */
+static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    const lh_choice *o = &c->choice;
+    const uint64_t passes = 3 * (uint64_t)c->config.layout.pipeline *
+                            c->config.layout.chunks_per_device *
+                            c->config.microbatches;
+    if ((passes <= LHI_FEW_PASSES || c->with_slow_methods) && !s->options.quick)
+        return o->status != LH_CHOICE_OK || o->iteration_ns > c->bound_ns;
+    int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
+    return o->status != LH_CHOICE_OK ||
+           (o->iteration_ns > c->bound_ns &&
+            lhi_objective_value_at(&s->options, o,
+                         o->iteration_ns - o->iteration_ns / share) <
+                s->best_value);
+}
+
+/* Runs one method and keeps the better result. */
+static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
+                         const lhi_built_layout *built, const char *name,
+                         lh_schedule **best, lh_choice *row, lh_error *err)
+{
+    lh_schedule *schedule = NULL;
+    lh_choice choice = lhi_candidate_make_choice(c, name);
+    LHI_TRY(lhi_method_evaluate(s->job, &s->options, built, s->evaluation_cache, s->mem,
+                           &choice, best ? &schedule : NULL, err));
+    if (c->choice.status == LH_CHOICE_OK)
+        choice.cost = c->choice.cost; /* the layout's cost */
+    lh_status status = lhi_pricing_set_choice(s->job, s->mem, &choice, err);
+    if (status == LH_OK && s->front)
+        status = lhi_pareto_front_add(s->front, &choice, err);
+    if (status != LH_OK) {
+        lh_schedule_free(schedule);
+        return status;
+    }
+    *row = choice;
+    bool better = choice.status == LH_CHOICE_OK &&
+                  (c->choice.status != LH_CHOICE_OK ||
+                   choice.iteration_ns < c->choice.iteration_ns);
+    if (better)
+        c->choice = choice;
+    if (better && best) {
+        lh_schedule_free(*best);
+        *best = schedule;
+        return LH_OK;
+    }
+    lh_schedule_free(schedule);
+    if (c->choice.status != LH_CHOICE_OK &&
+        (!c->choice.layout.schedule || choice.status == LH_CHOICE_MEMORY))
+        c->choice = choice;
+    return LH_OK;
+}
+
+/* Checks whether a method's result is an elastic plan in disguise. Groups that
+ * communicate once each belong to elastic plans. If the job allows those, the
+ * same order with ZeRO 2 and 3 communication in every pass is no separate
+ * schedule, only a slower one. It is evaluated if the job allows elastic
+ * schedules alone, so that layouts can be compared. */
+static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
+                            const lhi_method *method)
+{
+    return lhi_schedule_requested(s->job) != LHI_REQUEST_METHOD &&
+           strcmp(method->name, LHI_ELASTIC) == 0 && c->config.zero >= 2 &&
+           lhi_elastic_is_applicable(s->job, &c->config);
+}
+
+lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
+                                const lhi_built_layout *built, lh_schedule **best,
+                                lh_choice *all, uint32_t *n_all, lh_error *err)
+{
+    lh_choice row;
+    if (best)
+        *best = NULL;
+    c->choice = lhi_candidate_make_choice(c, NULL);
+    c->simulated = true;
+    for (int slow = 0; slow < 2; slow++)
+        for (uint32_t m = 0; m < lhi_n_methods; m++) {
+            const lhi_method *method = &lhi_methods[m];
+            if (!lhi_method_is_considered(s->job, &s->options,
+                                       c->config.layout.pipeline, method) ||
+                is_elastic_plan(s, c, method) ||
+                (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
+                (slow && !all && !s->exact && !is_worth_it(s, c)))
+                continue;
+            LHI_TRY(run_method(s, c, built, method->name, best, &row, err));
+            if (all)
+                all[(*n_all)++] = row;
+        }
+    return LH_OK;
+}
+
+/* Runs the quick evaluation: one method. */
+static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
+                        const lhi_built_layout *built, lh_error *err)
+{
+    lh_choice row;
+    c->choice = lhi_candidate_make_choice(c, NULL);
+    c->simulated = true;
+    return run_method(s, c, built, lhi_method_get_representative()->name, NULL, &row,
+                   err);
+}
+
+/* Evaluates a candidate and counts it. */
+static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
+                          lh_error *err)
+{
+    lhi_built_layout built;
+    bool before = c->simulated;
+    LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
+    lh_status status =
+        all ? lhi_candidate_run_methods(s, c, &built, NULL, NULL, NULL, err)
+            : evaluate_quickly(s, c, &built, err);
+    c->fully_evaluated = all;
+    lh_pipeline_free(built.pipeline);
+    s->n_simulated += !before;
+    return status;
+}
+
+lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
+                               lh_error *err)
+{
+    bool all =
+        !lhi_method_is_considered(s->job, &s->options, c->config.layout.pipeline,
+                               lhi_method_get_representative());
+    return simulate(s, c, all, err);
+}
+
+lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
+                                 lh_error *err)
+{
+    return simulate(s, c, true, err);
+}
+
+lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        if (lhi_candidate_is_feasible(c) &&
+            (!best || lhi_objective_value(&s->options, &c->choice) <
+                          lhi_objective_value(&s->options, &best->choice)))
+            best = c;
+    }
+    return best;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internal local-search state, shared by local_search.c,
+ * local_search_transfer.c and local_search_targets.c. */
+#ifndef LHI_DIVES_OWN_H
+#define LHI_DIVES_OWN_H
+
+#include "planner/search/local_search.h"
+#include "planner/search/neighbourhood.h"
+#include "planner/search/search_budget.h"
+
+#define LHI_NO_CANDIDATE INT32_MAX
+/* Parts of the work budget; the last is for the overall best, after all
+ * targets. */
+#define LHI_LOCAL_SEARCH_PARTS 6
+
+/* A target: one value of a dimension; LHI_N_DIMENSIONS: any value. */
+typedef struct lhi_local_search_target {
+    lhi_dimension dimension;
+    uint64_t value;
+    int64_t best; /* by the plan's objective; INT64_MAX: none works */
+    uint32_t at;  /* the candidate, or the one whose layout `row` has */
+    lh_choice row;
+    bool settled; /* since it was found */
+} lhi_local_search_target;
+
+/* A neighbour with its lower bound. */
+typedef struct lhi_local_search_found {
+    lhi_config config;
+    lhi_lower_bound floor;
+} lhi_local_search_found;
+
+/* A neighbour; small, because many are sorted. */
+typedef struct lhi_local_search_neighbour {
+    int64_t key;    /* sort key */
+    uint32_t found; /* index in `found` */
+    uint32_t at;    /* candidate */
+} lhi_local_search_neighbour;
+
+/* Local search state. */
+typedef struct lhi_local_search {
+    lhi_layout_search *s;
+    lhi_space space;
+    lhi_bound_inputs *floors;
+    lhi_bound_cache *bound_cache; /* bounds of neighbours */
+    lhi_search_limits limits;
+    uint64_t work;
+    uint32_t parts;           /* parts of LHI_LOCAL_SEARCH_PARTS to use */
+    lhi_local_search_target *targets; /* the first: the overall best */
+    uint32_t n_targets, room;
+    lhi_local_search_found *found; /* neighbours, in the space's order */
+    uint32_t n_found, found_room;
+    lhi_local_search_neighbour *neighbours; /* neighbours that remain, best first */
+    uint32_t n_near, near_room;
+    uint32_t *known; /* hash table by configuration: candidate + 1 */
+    uint32_t known_room;
+    uint32_t first; /* first candidate added by the local search */
+    bool *moved;    /* per candidate, same capacity */
+} lhi_local_search;
+
+/* Creates the targets: the overall best, and one per dimension value that the
+ * job leaves open or a candidate has. */
+lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
+
+/* Checks whether the bound closes a target: no plan with its value beats the
+ * overall best, nor the best known with another value than that. */
+bool lhi_local_search_is_closed(const lhi_local_search *d, const lhi_local_search_target *t);
+/* Checks whether the work budget is used up. */
+bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
+/* Returns a candidate's value; INT64_MAX: it does not work. */
+int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
+/* Returns the time from which candidates are useless for the target; INT64_MAX:
+ * no limit. */
+int64_t lhi_local_search_limit(const lhi_local_search *d, const lhi_local_search_target *t);
+/* Updates the targets after a candidate has changed. */
+void lhi_local_search_update_targets(lhi_local_search *d, uint32_t candidate);
+/* The same for one row of it. */
+void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t candidate, const lh_choice *row);
+/* Checks whether a configuration has the target's value; `method`: index in
+ * lhi_methods. */
+bool lhi_local_search_has_value(const lhi_local_search_target *t, const lhi_config *config,
+                    uint64_t method);
+int lhi_local_search_compare_neighbours(const void *a, const void *b); /* compares keys */
+
+/* Gives a candidate the layers of `from` if that improves it and may make it
+ * the target's best. */
+lh_status lhi_local_search_transfer_partition(lhi_local_search *d, const lhi_local_search_target *t, uint32_t at,
+                        const lhi_config *from, lh_error *err);
+/* Tries the partitions of the best and nearly best candidates on all that may
+ * beat the overall best. *better: one does. */
+lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better, lh_error *err);
+
+/* Returns `list` with capacity for one more than its `n` entries of `each`
+ * bytes; NULL: no memory, and `list` stays valid. */
+void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room, size_t each);
+
+#endif

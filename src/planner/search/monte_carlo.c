@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Monte Carlo over complete configurations by ScaleAcross Explorer (2026,
+ * section 5), for comparison. Samples layouts, schedules and partitions, keeps
+ * the fastest, and changes each many times by one layer. */
+#include "planner/layout/partition_search.h"
+#include "planner/layout/space.h"
+#include "planner/layout/layer_partition.h"
+#include "planner/search/candidate.h"
+
+#include "base/random.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIMULATED = 8 }; /* layouts evaluated under every method */
+
+/* A kept partition. */
+typedef struct prefix {
+    int64_t ns;
+    uint32_t layout; /* candidate */
+    const char *method;
+    uint32_t *layers;
+} kept_partition;
+
+/* Sampling state. */
+typedef struct drawing {
+    lhi_layout_search *s;
+    lhi_space space;
+    lhi_random random;
+    uint32_t n_layouts, n_partitions, n_keep, n_changes;
+    kept_partition *best; /* by ns, the fastest first */
+    uint32_t n_best;
+    lhi_arena *mem;
+    /* State of one layout's sampling: */
+    uint32_t layout;
+    const char *method;
+    uint32_t seen; /* children visited */
+    lhi_config chosen;
+} monte_carlo;
+
+static uint32_t value_or_default(uint32_t given, uint32_t usual)
+{
+    return given ? given : usual;
+}
+
+/* Checks whether the caller asks for the best so far and there is one. */
+static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
+{
+    const lh_plan_options *o = &d->s->options;
+    return o->progress &&
+           o->progress(o->context, done, total,
+                       d->n_best ? d->best[0].ns : -1) &&
+           d->n_best > 0;
+}
+
+/* --- one layout ----------------------------------------------------------- */
+
+/* Reservoir sampling: selects each child with the same probability. */
+static lh_status select_child(void *context, const lhi_config *config, lh_error *err)
+{
+    monte_carlo *d = context;
+    (void)err;
+    if (lhi_random_below(&d->random, ++d->seen) == 0)
+        d->chosen = *config;
+    return LH_OK;
+}
+
+/* Samples a complete layout level by level. */
+static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
+{
+    uint64_t dropped = 0;
+    d->chosen = (lhi_config){0};
+    *found = true;
+    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_COMPLETE && *found;
+         level++) {
+        lhi_config parent = d->chosen;
+        d->seen = 0;
+        LHI_TRY(lhi_space_children(&d->space, (lhi_level)level, &parent,
+                                   &dropped, select_child, d, err));
+        *found = d->seen > 0;
+    }
+    return LH_OK;
+}
+
+/* Samples a fast method, or the job's own if that is slow. */
+static const char *sample_method(monte_carlo *d, uint32_t pipeline)
+{
+    const char *chosen = d->s->job->layout.schedule;
+    uint32_t n = 0;
+    for (uint32_t m = 0; m < lhi_n_methods; m++) {
+        const lhi_method *method = &lhi_methods[m];
+        if (lhi_method_is_considered(d->s->job, &d->s->options, pipeline,
+                                  method) &&
+            method->kind != LHI_METHOD_SLOW &&
+            lhi_random_below(&d->random, ++n) == 0)
+            chosen = method->name;
+    }
+    return chosen;
+}
+
+/* --- partitions ----------------------------------------------------------- */
+
+/* Times a built pipeline under the sampled method. */
+static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
+                            int64_t *ns, lh_error *err)
+{
+    lh_method_options how = {.size = sizeof how,
+                             .sub_blocks = d->s->options.sub_blocks};
+    lh_schedule *schedule;
+    lh_timeline *t;
+    LHI_TRY(
+        lh_method_run(d->method, built->pipeline, &how, &schedule, NULL, err));
+    lh_status status = lh_simulate(built->pipeline, schedule, NULL, &t, err);
+    lh_schedule_free(schedule);
+    LHI_TRY(status);
+    if (lh_timeline_fits(t, NULL))
+        *ns =
+            lh_timeline_makespan(t) + built->optimizer_ns + built->overhead_ns;
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+/* Keeps the partition if it is among the fastest. */
+static lh_status keep_partition(monte_carlo *d, int64_t ns, const uint32_t *layers,
+                                lh_error *err)
+{
+    const lh_layout *l = &d->s->candidates[d->layout].config.layout;
+    uint32_t n = l->pipeline * l->chunks_per_device, at = d->n_best;
+    if (at == d->n_keep && (at == 0 || ns >= d->best[at - 1].ns))
+        return LH_OK;
+    uint32_t *copy = LHI_NEW(d->mem, uint32_t, n);
+    if (!copy)
+        return lhi_fail_nomem(err);
+    memcpy(copy, layers, n * sizeof *copy);
+    if (at < d->n_keep)
+        d->n_best++;
+    else
+        at--;
+    for (; at > 0 && d->best[at - 1].ns > ns; at--)
+        d->best[at] = d->best[at - 1];
+    d->best[at] = (kept_partition){ns, d->layout, d->method, copy};
+    return LH_OK;
+}
+
+/* Times one partition of the sampled layout. */
+static lh_status time_partition(void *context, const uint32_t *layers,
+                                int64_t *ns, lh_error *err)
+{
+    monte_carlo *d = context;
+    lhi_config config = d->s->candidates[d->layout].config;
+    lhi_built_layout built;
+    lh_error why = {0};
+    *ns = INT64_MAX;
+    config.layers = layers;
+    lh_status status = lhi_layout_build(d->s->job, &config, &built, &why);
+    if (status == LH_OK) {
+        status = time_built(d, &built, ns, &why);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status != LH_OK && !lhi_layout_is_infeasible(status) &&
+        !lhi_method_is_inapplicable(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (status != LH_OK && !d->s->first_refusal.text[0])
+        d->s->first_refusal = why;
+    return *ns < INT64_MAX ? keep_partition(d, *ns, layers, err) : LH_OK;
+}
+
+static lhi_partition partition_of(monte_carlo *d)
+{
+    const lh_layout *l = &d->s->candidates[d->layout].config.layout;
+    return (lhi_partition){.n_layers = d->s->job->model->layers,
+                           .n_chunks = l->pipeline * l->chunks_per_device,
+                           .max_ratio = lhi_layer_partition_ratio(&d->s->options),
+                           .time = time_partition,
+                           .context = d};
+}
+
+/* Samples partitions of one layout. */
+static lh_status explore(monte_carlo *d, lh_error *err)
+{
+    lhi_partition p = partition_of(d);
+    lhi_partition_sampling how = {.samples = d->n_partitions,
+                                  .seed = lhi_random_next(&d->random)};
+    int64_t ns = INT64_MAX;
+    uint32_t *best = calloc(p.n_chunks, sizeof *best);
+    if (!best)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_partition_sample(&p, &how, best, &ns, err);
+    free(best);
+    return status;
+}
+
+/* Moves one layer from one chunk to another. */
+static lh_status change(monte_carlo *d, const kept_partition *one, uint32_t *layers,
+                        lh_error *err)
+{
+    d->layout = one->layout;
+    d->method = one->method;
+    lhi_partition p = partition_of(d);
+    for (uint32_t i = 0; i < d->n_changes && p.n_chunks > 1; i++) {
+        uint32_t from = lhi_random_below(&d->random, p.n_chunks);
+        uint32_t to = lhi_random_below(&d->random, p.n_chunks - 1);
+        int64_t ns;
+        to += to >= from;
+        memcpy(layers, one->layers, p.n_chunks * sizeof *layers);
+        layers[from]--;
+        layers[to]++;
+        if (lhi_partition_allows(&p, layers))
+            LHI_TRY(time_partition(d, layers, &ns, err));
+    }
+    return LH_OK;
+}
+
+/* --- complete search ------------------------------------------------------ */
+
+static lh_status sample_all(monte_carlo *d, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    for (uint32_t i = 0; i < d->n_layouts; i++) {
+        bool found;
+        if (is_stopped(d, i, d->n_layouts))
+            break;
+        LHI_TRY(sample_layout(d, &found, err));
+        const lh_layout *l = &d->chosen.layout;
+        if (!found || (uint64_t)l->pipeline * l->chunks_per_device >
+                          s->job->model->layers)
+            continue;
+        d->layout = s->n;
+        d->method = sample_method(d, l->pipeline);
+        s->candidates[s->n++] = (lhi_candidate){.config = d->chosen};
+        LHI_TRY(explore(d, err));
+    }
+    return LH_OK;
+}
+
+/* Improves the kept partitions. */
+static lh_status change_all(monte_carlo *d, lh_error *err)
+{
+    uint32_t n = d->n_best;
+    uint32_t *layers = calloc(d->s->job->model->layers, sizeof *layers);
+    kept_partition *start = calloc(n + (size_t)1, sizeof *start);
+    lh_status status = layers && start ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK && n)
+        memcpy(start, d->best, n * sizeof *start);
+    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d, i, n); i++)
+        status = change(d, &start[i], layers, err);
+    free(layers);
+    free(start);
+    return status;
+}
+
+/* Simulates the fastest partition of the fastest layouts under every method. */
+static lh_status simulate_best(monte_carlo *d, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_best && n < SIMULATED; i++) {
+        const kept_partition *one = &d->best[i];
+        lhi_candidate *c = &s->candidates[one->layout];
+        if (c->simulated)
+            continue;
+        const lh_layout *l = &c->config.layout;
+        size_t chunks = (size_t)l->pipeline * l->chunks_per_device;
+        uint32_t *layers = LHI_NEW(s->mem, uint32_t, chunks);
+        if (!layers)
+            return lhi_fail_nomem(err);
+        memcpy(layers, one->layers, chunks * sizeof *layers);
+        c->config.layers = layers;
+        LHI_TRY(lhi_candidate_compute_bound(s, c, err));
+        LHI_TRY(lhi_candidate_evaluate(s, c, err));
+        if (lhi_candidate_is_feasible(c) && c->choice.iteration_ns < s->best_ns)
+            s->best_ns = c->choice.iteration_ns;
+        n++;
+    }
+    /* The others are not listed: they were evaluated under one method only. */
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!s->candidates[i].simulated)
+            s->candidates[i].bound_ns = INT64_MAX;
+    return LH_OK;
+}
+
+lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
+{
+    const lh_plan_sampling *o = &s->options.sampling;
+    monte_carlo d = {.s = s,
+                 .random = {o->seed ? o->seed : 1},
+                 .n_layouts = value_or_default(o->layouts, 100),
+                 .n_partitions = value_or_default(o->partitions, 100),
+                 .n_keep = value_or_default(o->keep, 1000),
+                 .n_changes = value_or_default(o->changes, 100)};
+    s->best_ns = s->best_value = INT64_MAX;
+    d.mem = lhi_arena_make(0);
+    d.best = calloc(d.n_keep, sizeof *d.best);
+    s->candidates = calloc(d.n_layouts, sizeof *s->candidates);
+    lh_status status =
+        d.mem && d.best && s->candidates ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_space_init(s->job, s->mem, &d.space, err);
+    if (status == LH_OK)
+        status = sample_all(&d, err);
+    if (status == LH_OK)
+        status = change_all(&d, err);
+    if (status == LH_OK)
+        status = simulate_best(&d, err);
+    lhi_space_fini(&d.space);
+    lhi_arena_free(d.mem);
+    free(d.best);
+    return status;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/search/objective.h"
+
+#include "base/format_units.h"
+#include "base/sort.h"
+
+#include "planner/search/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOUR_NS 3.6e12
+#define HURDLE 0.02
+
+/* Returns the bits as an integer: for non-negative IEEE 754 numbers they have
+ * the same order as the numbers. */
+static int64_t to_ordered_integer(double usd)
+{
+    int64_t bits;
+    if (!(usd > 0))
+        return 0;
+    memcpy(&bits, &usd, sizeof bits);
+    return bits;
+}
+
+int64_t lhi_objective_value_at(const lh_plan_options *options, const lh_choice *choice,
+                     int64_t iteration_ns)
+{
+    const lh_plan_cost *c = choice->cost;
+    if (options->objective != LH_PLAN_CHEAPEST)
+        return iteration_ns;
+    if (!c)
+        return INT64_MAX;
+    return to_ordered_integer(c->usd_per_hour * ((double)iteration_ns / HOUR_NS) +
+                    c->between_usd);
+}
+
+int64_t lhi_objective_value(const lh_plan_options *options, const lh_choice *choice)
+{
+    return lhi_objective_value_at(options, choice, choice->iteration_ns);
+}
+
+/* Returns the amount that the goal minimises. */
+static double amount(const lh_plan_options *options, const lh_choice *c)
+{
+    double ns = (double)c->iteration_ns;
+    if (options->objective != LH_PLAN_CHEAPEST || !c->cost)
+        return ns;
+    return c->cost->usd_per_hour * (ns / HOUR_NS) + c->cost->between_usd;
+}
+
+double lhi_compute_relative_gap(const lh_plan_options *options, const lh_choice *choice,
+                  const lh_choice *best)
+{
+    double least = amount(options, best);
+    return least > 0 ? amount(options, choice) / least - 1 : 0;
+}
+
+double lhi_compute_percent_gap(const lh_plan_options *options,
+                          const lh_choice *choice, const lh_choice *best)
+{
+    return lhi_drop_negative_zero(100 * lhi_compute_relative_gap(options, choice, best), 1);
+}
+
+/* --- lists -------------------------------------------------------------------
+ */
+
+static int compare(const lh_plan_options *options, const lh_choice *x,
+                   const lh_choice *y)
+{
+    if (x->status != y->status)
+        return x->status < y->status ? -1 : 1;
+    bool ok = x->status == LH_CHOICE_OK;
+    int64_t m = ok ? lhi_objective_value(options, x) : x->lower_bound_ns;
+    int64_t n = ok ? lhi_objective_value(options, y) : y->lower_bound_ns;
+    return (m > n) - (m < n);
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    return compare(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a, b);
+}
+
+static int compare_costs(const void *a, const void *b)
+{
+    return compare(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a, b);
+}
+
+void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
+                      uint32_t n)
+{
+    if (n)
+        lhi_sort(list, n, sizeof *list,
+                 options->objective == LH_PLAN_CHEAPEST ? compare_costs
+                                                   : compare_times);
+}
+
+/* --- bounds ------------------------------------------------------------------
+ */
+
+/* Computes the least GPU cost; undecided GPUs count with the cheapest price. */
+static double compute_gpu_cost_bound(const lhi_cost_objective *g, lhi_level level,
+                            const lhi_config *config, const lhi_lower_bound *floor)
+{
+    const lh_layout *l = &config->layout;
+    uint32_t group = lhi_group_size(l);
+    uint64_t gpus = (uint64_t)group * l->pipeline * l->data;
+    /* While degrees are open, the bound covers all passes on all GPUs; fewer
+     * GPUs take longer, with the same total. */
+    if (level < LHI_LEVEL_DEGREES)
+        gpus = g->job->n_gpus / group * group;
+    return (double)gpus * (double)floor->ns * g->usd_per_ns;
+}
+
+double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level, const lhi_config *config,
+                      const lhi_lower_bound *floor)
+{
+    lhi_layout_price price;
+    lhi_config least = *config;
+    if (!(g->usd_per_ns > 0))
+        return 0;
+    if (level < LHI_LEVEL_PLACED)
+        return compute_gpu_cost_bound(g, level, config, floor);
+    if (level < LHI_LEVEL_COMPLETE) {
+        /* More chunks send more messages. */
+        least.layout.chunks_per_device = 1;
+        least.placement = LH_PLACEMENT_UD;
+        least.layers = NULL;
+    }
+    lh_status status =
+        lhi_pricing_compute_bound(g->job, &least, level >= LHI_LEVEL_COMPLETE, &price, NULL);
+    if (status == LH_ENOMEM)
+        g->no_memory = true;
+    if (status != LH_OK)
+        return compute_gpu_cost_bound(g, level, config, floor);
+    /* Keeps rounding below the exact bound. */
+    return lhi_pricing_iteration_usd(&price, (double)floor->ns) * (1 - 1e-12);
+}
+
+/* Returns the penalty of few GPUs in the exploration order. Cost bounds hardly
+ * differ between few and many GPUs, but few have many microbatches and take
+ * long to evaluate. They come later, by a share of the cost per doubling;
+ * pruning is unaffected. */
+static double compute_order_penalty(lhi_level level, const lhi_config *config)
+{
+    if (level < LHI_LEVEL_DEGREES)
+        return 0;
+    uint64_t passes = (uint64_t)config->microbatches * config->layout.pipeline;
+    double doublings = 0;
+    for (; passes > 64; passes /= 2)
+        doublings++;
+    return HURDLE * doublings;
+}
+
+/* Objective callback: bound by cost. */
+static int64_t bound(void *context, lhi_level level, const lhi_config *config,
+                     const lhi_lower_bound *floor)
+{
+    lhi_cost_objective *g = context;
+    if (!g->cost)
+        return floor->ns;
+    double usd = lhi_cost_objective_bound(g, level, config, floor);
+    return to_ordered_integer(usd * (1 + compute_order_penalty(level, config)));
+}
+
+/* Objective callback: prunes by cost or by the front. */
+static bool hopeless(void *context, int64_t least, lhi_level level,
+                     const lhi_config *config, const lhi_lower_bound *floor)
+{
+    lhi_cost_objective *g = context;
+    (void)least;
+    if (!g->front)
+        return lhi_cost_objective_bound(g, level, config, floor) >= g->best_usd;
+    bool memory = g->even_memory || floor->memory_bytes == INT64_MAX;
+    lhi_pareto_point point = {floor->ns, memory ? floor->memory_bytes : 0,
+                             lhi_cost_objective_bound(g, level, config, floor)};
+    return lhi_pareto_front_covers(g->front, &point);
+}
+
+/* Objective callback: value of a candidate. */
+static int64_t value(void *context, const lhi_candidate *c)
+{
+    const lhi_cost_objective *g = context;
+    lh_plan_options options = {.objective = g->cost ? LH_PLAN_CHEAPEST
+                                               : LH_PLAN_FASTEST};
+    return lhi_objective_value(&options, &c->choice);
+}
+
+/* Objective callback: takes a working candidate. */
+static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
+{
+    lhi_cost_objective *g = context;
+    (void)err;
+    if (c->choice.cost)
+        g->best_usd = fmin(g->best_usd, c->choice.cost->usd);
+    return LH_OK;
+}
+
+/* Objective callback: records an unexplored layout. */
+static void left(void *context, lhi_level level, const lhi_config *config,
+                 const lhi_lower_bound *floor)
+{
+    lhi_cost_objective *g = context;
+    if (g->cost)
+        g->unexplored_usd =
+            fmin(g->unexplored_usd, lhi_cost_objective_bound(g, level, config, floor));
+}
+
+/* Returns the iteration time at which the cost reaches `usd`. */
+static double time_of(double usd, double fixed_usd, double usd_per_ns)
+{
+    return usd_per_ns > 0 ? fmax((usd - fixed_usd) / usd_per_ns, 0) : 0;
+}
+
+/* Returns the time from which plans are useless: as slow and as expensive as an
+ * entry of the front, or as expensive as the cheapest. */
+static int64_t useless_ns(void *context, lhi_level level,
+                          const lhi_config *config)
+{
+    lhi_cost_objective *g = context;
+    const lhi_lower_bound none = {0}, hour = {.ns = (int64_t)HOUR_NS};
+    double fixed = lhi_cost_objective_bound(g, level, config, &none);
+    double each = (lhi_cost_objective_bound(g, level, config, &hour) - fixed) / HOUR_NS;
+    double least = g->front ? INFINITY : time_of(g->best_usd, fixed, each);
+    for (uint32_t i = 0; g->front && i < g->front->n; i++) {
+        lhi_pareto_point here = lhi_pareto_point_of(&g->front->all[i]);
+        least = fmin(least, fmax((double)here.iteration_ns,
+                                 time_of(here.usd, fixed, each)));
+    }
+    least *= 1 + 1e-9;
+    return least > 0 && least < 0x1p60 ? (int64_t)least + 1 : 0;
+}
+
+lh_status lhi_cost_objective_init(const lh_job *job, const lh_plan_options *options,
+                        const lhi_pareto_front *front, lhi_cost_objective *out, lh_error *err)
+{
+    lhi_cost_objective g = {.job = job,
+                  .cost = options->objective == LH_PLAN_CHEAPEST,
+                  .even_memory = true,
+                  .best_usd = INFINITY,
+                  .unexplored_usd = INFINITY,
+                  .front = front,
+                  .objective = {.context = out,
+                                .bound = bound,
+                                .is_useless = hopeless,
+                                .add_candidate = offer,
+                                .value = value,
+                                .add_unexplored = left,
+                                .useless_ns = useless_ns}};
+    double least = INFINITY;
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        least = fmin(least, job->datacenters[i].usd_per_gpu_hour);
+        g.even_memory =
+            g.even_memory && lh_gpu_usable_bytes(&job->datacenters[i].gpu) ==
+                                 lh_gpu_usable_bytes(&job->datacenters[0].gpu);
+    }
+    g.usd_per_ns = least / HOUR_NS;
+    if (g.cost && !(least > 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "%s: the cheapest plan needs prices; give "
+                        "usd_per_gpu_hour (and usd_per_gb) in the job's "
+                        "cluster, or one price for all GPUs",
+                        job->name);
+    if (g.cost && options->jitter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a plan is chosen by its cost or by its times under "
+                        "jitter, not both");
+    *out = g;
+    return LH_OK;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/search/pareto_front.h"
+
+#include "base/sort.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Limit relative to the fastest iteration on a front. */
+static const double SLOW_FACTOR = 4;
+
+lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice)
+{
+    return (lhi_pareto_point){choice->iteration_ns, choice->peak_memory_bytes,
+                             choice->cost ? choice->cost->usd : 0};
+}
+
+bool lhi_pareto_point_covers(const lhi_pareto_point *a, const lhi_pareto_point *b)
+{
+    return a->iteration_ns <= b->iteration_ns &&
+           a->memory_bytes <= b->memory_bytes && a->usd <= b->usd;
+}
+
+bool lhi_pareto_front_covers(const lhi_pareto_front *front, const lhi_pareto_point *point)
+{
+    for (uint32_t i = 0; i < front->n; i++) {
+        lhi_pareto_point here = lhi_pareto_point_of(&front->all[i]);
+        if (lhi_pareto_point_covers(&here, point))
+            return true;
+    }
+    return false;
+}
+
+static lh_status grow(lhi_pareto_front *f, lh_error *err)
+{
+    if (f->n < f->room)
+        return LH_OK;
+    uint32_t room = f->room ? 2 * f->room : 32;
+    lh_choice *more = LHI_NEW(f->mem, lh_choice, room);
+    if (!more)
+        return lhi_fail_nomem(err);
+    if (f->n)
+        memcpy(more, f->all, f->n * sizeof *more);
+    f->all = more;
+    f->room = room;
+    return LH_OK;
+}
+
+/* Copies the layers; successive partitions share their memory. */
+static lh_status keep_layers(lhi_pareto_front *f, lh_choice *choice, lh_error *err)
+{
+    size_t n =
+        (size_t)choice->layout.pipeline * choice->layout.chunks_per_device;
+    if (!choice->chunk_layers)
+        return LH_OK;
+    uint32_t *layers = LHI_NEW(f->mem, uint32_t, n);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    memcpy(layers, choice->chunk_layers, n * sizeof *layers);
+    choice->chunk_layers = layers;
+    return LH_OK;
+}
+
+lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice, lh_error *err)
+{
+    lhi_pareto_point point = lhi_pareto_point_of(choice);
+    lh_choice own = *choice;
+    uint32_t kept = 0;
+    if (choice->status != LH_CHOICE_OK || lhi_pareto_front_covers(f, &point))
+        return LH_OK;
+    LHI_TRY(grow(f, err));
+    LHI_TRY(keep_layers(f, &own, err));
+    for (uint32_t i = 0; i < f->n; i++) {
+        lhi_pareto_point here = lhi_pareto_point_of(&f->all[i]);
+        if (!lhi_pareto_point_covers(&point, &here))
+            f->all[kept++] = f->all[i];
+    }
+    f->all[kept++] = own;
+    f->n = kept;
+    return LH_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    lhi_pareto_point x = lhi_pareto_point_of(a), y = lhi_pareto_point_of(b);
+    if (x.iteration_ns != y.iteration_ns)
+        return x.iteration_ns < y.iteration_ns ? -1 : 1;
+    if (x.memory_bytes != y.memory_bytes)
+        return x.memory_bytes < y.memory_bytes ? -1 : 1;
+    return (x.usd > y.usd) - (x.usd < y.usd);
+}
+
+/* Drops slow entries from the list, which is sorted by time. Very slow choices
+ * are numerous and seldom useful on a front. */
+static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
+{
+    double most = (times > 0 ? times : SLOW_FACTOR) * (double)f->all[0].iteration_ns;
+    uint32_t n = f->n;
+    most = fmax(most, (double)plan->best.iteration_ns);
+    while (n > 1 && (double)f->all[n - 1].iteration_ns > most)
+        n--;
+    plan->n_pareto_slow = f->n - n;
+    f->n = n;
+}
+
+lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
+                           lh_error *err)
+{
+    lhi_pareto_front f = {.mem = mem,
+                   .n = plan->n_pareto,
+                   .room = plan->n_pareto,
+                   .all = (lh_choice *)plan->pareto_front};
+    LHI_TRY(lhi_pareto_front_add(&f, &plan->best, err));
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        LHI_TRY(lhi_pareto_front_add(&f, &plan->alternatives[i], err));
+    if (f.n)
+        lhi_sort(f.all, f.n, sizeof *f.all, compare);
+    if (f.n)
+        drop_slow(times, &f, plan);
+    if (f.n > LHI_MAX_PARETO_FRONT) {
+        f.n = LHI_MAX_PARETO_FRONT;
+        plan->pareto_complete = false;
+    }
+    for (uint32_t i = 0; i < f.n; i++)
+        f.all[i].why = "";
+    plan->pareto_front = f.all;
+    plan->n_pareto = f.n;
+    return LH_OK;
+}

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moves layers between chunks: first of the fastest ones, then of others whose
+ * bound over all partitions allows a win, least bound first, even if their even
+ * chunks do not fit. Finally each layout tries the layers of others. */
+#include "planner/layout/equivalence.h"
+#include "planner/layout/layer_partition.h"
+#include "planner/search/objective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_FASTEST = 12,               /* layouts */
+    PASSES_OF_FASTEST = 100000, /* scheduled for each */
+    PASSES_OF_OTHERS = 30000,   /* for the others; or, if more, */
+    TIMED_OF_OTHERS = 10,       /* this many partitions */
+    PASSES = 3000000,           /* for all of these */
+    MOST_KINDS = 64,
+    MAX_DISTANCE = 2, /* differing dimensions of a neighbour */
+    PASSES_OF_NEAR = 2000000,
+    MAX_DONORS = 3,           /* partitions with as many chunks */
+    MAX_DONATED_PIPELINES = 20000, /* pipelines built with these */
+    PASSES_OF_DONATED = 1000000,
+    SLOW_PARTITIONS = 48, /* under a slow method, */
+    SLOW_PASSES = 300000, /* but at most this, */
+    LEAST_SLOW = 16,      /* and none if fewer partitions remain */
+};
+
+/* All methods are tried if a fast one's time on the partition is this close to
+ * the best. */
+static const double CLOSE_RATIO = 1.02;
+
+/* Effort for moving one layout's layers. */
+typedef struct effort {
+    const uint32_t *given; /* initial layers */
+    uint64_t most;         /* passes */
+    bool steepest;
+    bool climbed; /* `given` is a result of hill climbing */
+    bool any;     /* every method, however far from the best */
+} effort;
+
+/* Layout class: pipeline degree and chunks per device. */
+typedef struct kind {
+    uint32_t pipeline, chunks_per_device;
+} kind;
+
+/* Search state. */
+typedef struct partition_mover {
+    lhi_layout_search *s;
+    uint64_t passes;
+    bool *done;             /* per candidate */
+    bool *tried;            /* with the effort for the fastest */
+    kind kinds[MOST_KINDS]; /* kinds moved so far */
+    int n_kinds;
+} partition_mover;
+
+/* Checks whether the caller asks to stop. */
+static bool is_over(const partition_mover *m)
+{
+    return lhi_layout_search_should_stop(m->s, m->s->n, true);
+}
+
+/* Returns the method for timing; the default one if a slow method is best. */
+static const char *quick_method(const partition_mover *m, const lhi_candidate *c)
+{
+    const lhi_method *want =
+        lhi_method_find(lhi_candidate_is_feasible(c) ? c->choice.layout.schedule
+                                                : m->s->job->layout.schedule);
+    bool quick = want && want->kind != LHI_METHOD_SLOW &&
+                 want->kind != LHI_METHOD_META;
+    return quick ? want->name : lhi_method_get_representative()->name;
+}
+
+static int64_t value(const partition_mover *m, const lhi_candidate *c)
+{
+    return lhi_objective_value(&m->s->options, &c->choice);
+}
+
+/* Returns the layers of the fastest layout with as many chunks and its own
+ * partition. */
+static const uint32_t *find_sibling_layers(const partition_mover *m, const lhi_candidate *like)
+{
+    const lhi_candidate *best = NULL;
+    uint32_t n =
+        like->config.layout.pipeline * like->config.layout.chunks_per_device;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        const lhi_candidate *c = &m->s->candidates[i];
+        if (c != like && lhi_candidate_is_feasible(c) && c->config.layers &&
+            c->config.layout.pipeline * c->config.layout.chunks_per_device ==
+                n &&
+            (!best || value(m, c) < value(m, best)))
+            best = c;
+    }
+    return best ? best->config.layers : NULL;
+}
+
+/* Evaluates the moved candidate. */
+static lh_status simulate(partition_mover *m, lhi_candidate *c, lhi_candidate *moved,
+                          lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    moved->missing = 0; /* with even chunks */
+    LHI_TRY(lhi_candidate_compute_bound(s, moved, err));
+    if (moved->bound_ns == INT64_MAX)
+        return LH_OK;
+    LHI_TRY(lhi_candidate_evaluate(s, moved, err));
+    if (!lhi_candidate_is_feasible(moved) ||
+        (lhi_candidate_is_feasible(c) && value(m, moved) >= value(m, c)))
+        return LH_OK;
+    s->n_memory -= c->missing > 0 && !c->simulated;
+    *c = *moved;
+    return LH_OK;
+}
+
+/* Moves a candidate's layers. A new partition is a new pipeline, with its own
+ * bound, evaluated under every method. It is kept if the best result is faster
+ * than before. */
+static lh_status move_layers(partition_mover *m, lhi_candidate *c, const effort *how,
+                             lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate moved = *c;
+    int64_t ns = INT64_MAX;
+    uint64_t passes = how->most < m->passes ? how->most : m->passes;
+    uint64_t left = passes;
+    const uint32_t *like = c->config.layers, *given = how->given;
+    moved.config.layers = given;
+    if (!lhi_layer_partition_has_alternatives(s->job, &moved.config, &s->options))
+        return LH_OK;
+    if (like == given)
+        like = find_sibling_layers(m, c);
+    LHI_TRY(lhi_layer_partition_search(s->job, &s->options, s->evaluation_cache, quick_method(m, c),
+                              how->steepest, how->climbed, like, &left, s->mem,
+                              &moved.config, &ns, err));
+    m->passes -= passes - left;
+    if (moved.config.layers == given)
+        return LH_OK;
+    const lhi_candidate *best = lhi_layout_search_find_best(s);
+    if (best && !how->any && s->options.objective == LH_PLAN_FASTEST &&
+        (double)ns > CLOSE_RATIO * (double)best->choice.iteration_ns)
+        return LH_OK;
+    return simulate(m, c, &moved, err);
+}
+
+/* Checks whether two candidates have the same chunks. Different placement,
+ * state and recomputation have little effect on the best layers. */
+static bool has_same_chunks(const lhi_candidate *a, const lhi_candidate *b)
+{
+    const lh_layout *x = &a->config.layout, *y = &b->config.layout;
+    return lhi_degrees_are_equal(x, y) &&
+           x->chunks_per_device == y->chunks_per_device &&
+           a->config.placement == b->config.placement;
+}
+
+/* Returns the fastest candidate unlike the known ones, which often outnumber
+ * the budget. */
+static lhi_candidate *next_fastest(const partition_mover *m, lhi_candidate *const *known,
+                                   int n)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        bool like = !lhi_candidate_is_feasible(c) || m->done[i] ||
+                    (best && value(m, c) >= value(m, best));
+        for (int k = 0; k < n && !like; k++)
+            like = has_same_chunks(known[k], c);
+        if (!like)
+            best = c;
+    }
+    return best;
+}
+
+/* Checks whether no partition of it can beat the best. */
+static bool is_hopeless(const partition_mover *m, const lhi_candidate *c)
+{
+    int64_t best = m->s->best_value, ns = c->lower_bound.ns;
+    if (m->s->options.objective != LH_PLAN_FASTEST)
+        return !lhi_candidate_is_feasible(c) ||
+               lhi_objective_value_at(&m->s->options, &c->choice, ns) >= best;
+    return ns >= best;
+}
+
+/* Returns the known time with its current layers, or a bound. */
+static int64_t known_ns(const lhi_candidate *c)
+{
+    return lhi_candidate_is_feasible(c) ? c->choice.iteration_ns : c->bound_ns;
+}
+
+static bool is_known_kind(const partition_mover *m, const lhi_candidate *c)
+{
+    const lh_layout *l = &c->config.layout;
+    for (int i = 0; i < m->n_kinds; i++)
+        if (m->kinds[i].pipeline == l->pipeline &&
+            m->kinds[i].chunks_per_device == l->chunks_per_device)
+            return true;
+    return false;
+}
+
+static void record_kind(partition_mover *m, const lhi_candidate *c)
+{
+    const lh_layout *l = &c->config.layout;
+    if (m->n_kinds < MOST_KINDS && !is_known_kind(m, c))
+        m->kinds[m->n_kinds++] = (kind){l->pipeline, l->chunks_per_device};
+}
+
+/* Returns the most promising candidate: by its bound over all partitions, or by
+ * the known value of its current one. */
+static lhi_candidate *next_promising(const partition_mover *m, bool of_new_kind,
+                                     bool by_floor)
+{
+    lhi_candidate *best = NULL;
+    int64_t least = 0;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        int64_t ns = by_floor ? c->lower_bound.ns : known_ns(c);
+        if (!m->done[i] && (!best || ns < least) && !is_hopeless(m, c) &&
+            !(of_new_kind && is_known_kind(m, c))) {
+            best = c;
+            least = ns;
+        }
+    }
+    return best;
+}
+
+/* Records a new best. */
+static void record_best(partition_mover *m, const lhi_candidate *c)
+{
+    if (lhi_candidate_is_feasible(c) && value(m, c) < m->s->best_value)
+        m->s->best_value = value(m, c);
+}
+
+/* Moves the fastest candidates' layers: by steepest descent, then from other
+ * starts too. */
+static lh_status move_fastest(partition_mover *m, lh_error *err)
+{
+    lhi_candidate *c, *fastest[MAX_FASTEST];
+    effort how[MAX_FASTEST];
+    int n = 0;
+    while (n < MAX_FASTEST && !is_over(m) && (c = next_fastest(m, fastest, n))) {
+        m->done[c - m->s->candidates] = true;
+        if (is_hopeless(m, c))
+            continue;
+        how[n] =
+            (effort){c->config.layers, PASSES_OF_FASTEST, true, false, true};
+        LHI_TRY(move_layers(m, c, &how[n], err));
+        fastest[n++] = c;
+        record_kind(m, c);
+    }
+    /* Slow methods were evaluated so far without moved layers. */
+    for (int i = 0; i < n; i++)
+        record_best(m, fastest[i]);
+    for (int i = 0; i < n; i++) {
+        how[i].steepest = false;
+        m->tried[fastest[i] - m->s->candidates] = true;
+        if (!is_hopeless(m, fastest[i]))
+            LHI_TRY(move_layers(m, fastest[i], &how[i], err));
+        record_best(m, fastest[i]);
+    }
+    return LH_OK;
+}
+
+static uint64_t passes_of(const lhi_candidate *c)
+{
+    return 3 * (uint64_t)c->config.layout.pipeline *
+           c->config.layout.chunks_per_device * c->config.microbatches;
+}
+
+/* Moves one further candidate's layers. */
+static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
+{
+    uint64_t each = passes_of(c);
+    effort how = {c->config.layers, PASSES_OF_OTHERS, false, false, false};
+    if (how.most < TIMED_OF_OTHERS * each)
+        how.most = TIMED_OF_OTHERS * each;
+    m->done[c - m->s->candidates] = true;
+    record_kind(m, c);
+    LHI_TRY(move_layers(m, c, &how, err));
+    record_best(m, c);
+    return LH_OK;
+}
+
+/* Moves the others' layers: one of each kind, because kinds differ, then
+ * alternately the best by bound and the best by known chunks. */
+static lh_status move_others(partition_mover *m, lh_error *err)
+{
+    lhi_candidate *c;
+    while (m->n_kinds < MOST_KINDS && m->passes > PASSES / 2 && !is_over(m) &&
+           (c = next_promising(m, true, true)))
+        LHI_TRY(move_other(m, c, err));
+    for (bool by_floor = true; m->passes > 0 && !is_over(m) &&
+                               (c = next_promising(m, false, by_floor));
+         by_floor = !by_floor)
+        LHI_TRY(move_other(m, c, err));
+    return LH_OK;
+}
+
+/* Counts the dimensions in which two candidates differ. Degrees count once,
+ * because their product is fixed by the GPUs. */
+static int distance(const lhi_candidate *a, const lhi_candidate *b)
+{
+    bool degrees = false;
+    int n = 0;
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++) {
+        if (lhi_dimension_value((lhi_dimension)d, &a->config) ==
+            lhi_dimension_value((lhi_dimension)d, &b->config))
+            continue;
+        if (d <= LHI_DIMENSION_DATA)
+            degrees = true;
+        else
+            n++;
+    }
+    return n + degrees;
+}
+
+/* Returns the most promising neighbour of the best. */
+static lhi_candidate *next_neighbour(const partition_mover *m, const lhi_candidate *best)
+{
+    lhi_candidate *found = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        if (c != best && !m->tried[i] && !is_hopeless(m, c) &&
+            (!found || known_ns(c) < known_ns(found)) &&
+            distance(c, best) <= MAX_DISTANCE)
+            found = c;
+    }
+    return found;
+}
+
+/* Moves the neighbours' layers, starting from the layers of the best and with
+ * more effort: they were evaluated with even chunks, or under one method. */
+static lh_status move_neighbours(partition_mover *m, lh_error *err)
+{
+    m->passes = PASSES_OF_NEAR;
+    while (m->passes > 0) {
+        const lhi_candidate *best = lhi_layout_search_find_best(m->s);
+        lhi_candidate *c = best ? next_neighbour(m, best) : NULL;
+        if (!c || is_over(m))
+            break;
+        effort how = {c->config.layers, PASSES_OF_FASTEST, false,
+                      m->done[c - m->s->candidates], true};
+        m->tried[c - m->s->candidates] = true;
+        LHI_TRY(move_layers(m, c, &how, err));
+        record_best(m, c);
+    }
+    return LH_OK;
+}
+
+/* --- partition transfer -----------------------------------------------------
+ */
+
+/* Checks whether two candidates have the same chunk counts and placement. */
+static bool is_chunked_alike(const lhi_candidate *a, const lhi_candidate *b)
+{
+    return a->config.layout.pipeline == b->config.layout.pipeline &&
+           a->config.layout.chunks_per_device ==
+               b->config.layout.chunks_per_device &&
+           a->config.placement == b->config.placement;
+}
+
+static bool is_same_layers(const lhi_candidate *a, const lhi_candidate *b)
+{
+    const uint32_t n =
+        a->config.layout.pipeline * a->config.layout.chunks_per_device;
+    return memcmp(a->config.layers, b->config.layers,
+                  n * sizeof *a->config.layers) == 0;
+}
+
+/* Finds the fastest candidates with the same chunks as `c` and their own
+ * partition, each partition once. Returns their number. */
+static int find_donors(const partition_mover *m, const lhi_candidate *c,
+                       const lhi_candidate *donors[MAX_DONORS])
+{
+    int n = 0;
+    for (; n < MAX_DONORS; n++) {
+        const lhi_candidate *best = NULL;
+        for (uint32_t i = 0; i < m->s->n; i++) {
+            const lhi_candidate *o = &m->s->candidates[i];
+            bool out = !lhi_candidate_is_feasible(o) || !o->config.layers ||
+                       !is_chunked_alike(o, c) ||
+                       (best && value(m, o) >= value(m, best));
+            for (int k = 0; k < n && !out; k++)
+                out = is_same_layers(donors[k], o);
+            if (!out)
+                best = o;
+        }
+        if (!best)
+            break;
+        donors[n] = best;
+    }
+    return n;
+}
+
+/* Checks whether another partition of a candidate may still win. */
+static bool may_win(const partition_mover *m, const lhi_candidate *c)
+{
+    return !is_hopeless(m, c) &&
+           lhi_layer_partition_has_alternatives(m->s->job, &c->config, &m->s->options);
+}
+
+/* Evaluates a candidate with a donor's layers. */
+static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c, const uint32_t *layers,
+                           lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate moved = *c;
+    const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
+    moved.config.layers = layers;
+    moved.missing = 0; /* from its own pipeline */
+    LHI_TRY(lhi_candidate_compute_bound(s, &moved, err));
+    s->n_memory = n_memory;
+    s->n_unsupported = n_unsupported;
+    bool hopeless = moved.bound_ns == INT64_MAX ||
+                    (s->options.objective == LH_PLAN_FASTEST
+                         ? moved.bound_ns >= s->best_value
+                         : lhi_candidate_is_feasible(c) &&
+                               lhi_objective_value_at(&s->options, &c->choice,
+                                            moved.bound_ns) >= s->best_value);
+    const uint64_t passes = passes_of(c);
+    if (hopeless || m->passes < passes)
+        return LH_OK;
+    m->passes -= passes;
+    LHI_TRY(simulate(m, c, &moved, err));
+    record_best(m, c);
+    return LH_OK;
+}
+
+/* Tries the best partitions on the remaining candidates: often faster than
+ * their own, which may not even fit, and cheap compared with moving layers one
+ * by one. */
+static lh_status transfer_layers(partition_mover *m, lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    bool *done = calloc(s->n + (size_t)1, sizeof *done);
+    lh_status status = done ? LH_OK : lhi_fail_nomem(err);
+    uint64_t built = 0;
+    m->passes = PASSES_OF_DONATED;
+    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
+        const lhi_candidate *donors[MAX_DONORS];
+        const uint32_t *layers[MAX_DONORS];
+        if (done[i] || !may_win(m, &s->candidates[i]))
+            continue;
+        int n = find_donors(m, &s->candidates[i], donors);
+        for (int k = 0; k < n; k++)
+            layers[k] = donors[k]->config.layers;
+        for (uint32_t j = i; j < s->n && status == LH_OK; j++) {
+            lhi_candidate *c = &s->candidates[j];
+            if (done[j] || !may_win(m, c) ||
+                !is_chunked_alike(c, &s->candidates[i]))
+                continue;
+            done[j] = true;
+            for (int k = 0; k < n && status == LH_OK; k++)
+                if (c->config.layers != layers[k] && built++ < MAX_DONATED_PIPELINES &&
+                    !is_over(m) && !is_hopeless(m, c))
+                    status = evaluate_donor(m, c, layers[k], err);
+        }
+    }
+    free(done);
+    return status;
+}
+
+/* --- slow methods -----------------------------------------------------------
+ */
+
+static bool is_asked(void *context)
+{
+    return is_over(context);
+}
+
+/* Returns the slow method to try. */
+static const char *slow_method(const partition_mover *m, const lhi_candidate *c)
+{
+    const lhi_layout_search *s = m->s;
+    for (uint32_t i = 0; i < lhi_n_methods; i++)
+        if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
+            lhi_method_is_considered(s->job, &s->options,
+                                  c->config.layout.pipeline, &lhi_methods[i]))
+            return lhi_methods[i].name;
+    return NULL;
+}
+
+/* Returns the candidate with the least bound over all partitions. */
+static lhi_candidate *least_bound(const partition_mover *m)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        const uint64_t passes = passes_of(c);
+        if (!is_hopeless(m, c) && passes > LHI_FEW_PASSES &&
+            passes * LEAST_SLOW <= SLOW_PASSES &&
+            (!best || c->lower_bound.ns < best->lower_bound.ns) &&
+            lhi_layer_partition_has_alternatives(m->s->job, &c->config, &m->s->options))
+            best = c;
+    }
+    return best;
+}
+
+/* Moves layers of the layout with the least bound under a slow method: it
+ * determines the proven bound, and a slow method can be far better there than
+ * those used so far: by 6 % with eight chunks on a device. */
+static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate *c = least_bound(m);
+    const char *method = c ? slow_method(m, c) : NULL;
+    if (!method || !s->complete || s->options.objective != LH_PLAN_FASTEST ||
+        is_over(m))
+        return LH_OK;
+    const uint64_t most = SLOW_PASSES / passes_of(c);
+    lhi_layer_partition_slow_search how = {
+        .method = method,
+        .max_partitions = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
+        .start_limit_ns = s->best_value == INT64_MAX
+                       ? INT64_MAX /* nothing works yet */
+                       : (int64_t)(CLOSE_RATIO * (double)s->best_value),
+        .should_stop = is_asked,
+        .context = m};
+    lhi_candidate moved = *c;
+    int64_t ns = INT64_MAX;
+    LHI_TRY(lhi_layer_partition_search_slow_method(s->job, &s->options, s->evaluation_cache, &how,
+                                     s->mem, &moved.config, &ns, err));
+    if (ns >= s->best_value)
+        return LH_OK;
+    moved.with_slow_methods = true;
+    LHI_TRY(simulate(m, c, &moved, err));
+    record_best(m, c);
+    return LH_OK;
+}
+
+lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s, uint32_t candidate,
+                                     uint64_t *passes, lh_error *err)
+{
+    partition_mover m = {.s = s, .passes = *passes};
+    lhi_candidate *c = &s->candidates[candidate];
+    effort how = {c->config.layers, *passes / 2, true, false, true};
+    lh_status status = LH_OK;
+    for (int i = 0; i < 2 && status == LH_OK; i++) {
+        status = move_layers(&m, c, &how, err);
+        how.steepest = false;
+    }
+    *passes = m.passes;
+    return status;
+}
+
+lh_status lhi_layout_search_move_layers(lhi_layout_search *s, lh_error *err)
+{
+    if (s->options.partition == LH_PARTITION_EVEN)
+        return LH_OK;
+    partition_mover m = {.s = s, .passes = PASSES};
+    m.done = calloc(s->n + (size_t)1, sizeof *m.done);
+    m.tried = calloc(s->n + (size_t)1, sizeof *m.tried);
+    lh_status status =
+        m.done && m.tried ? move_fastest(&m, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = move_others(&m, err);
+    if (status == LH_OK)
+        status = move_neighbours(&m, err);
+    const int64_t before = s->best_value;
+    if (status == LH_OK)
+        status = transfer_layers(&m, err);
+    if (status == LH_OK && s->best_value < before) {
+        memset(m.tried, 0, s->n * sizeof *m.tried);
+        status = move_neighbours(&m, err);
+    }
+    if (status == LH_OK)
+        status = move_under_slow_method(&m, err);
+    free(m.done);
+    free(m.tried);
+    return status;
+}

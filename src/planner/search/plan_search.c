@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search over layouts: branch and bound with even chunks, then moved layers
+ * for the promising ones, then elastic plans. */
+#include "planner/search/plan_search.h"
+
+#include "base/integer_math.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/choice.h"
+#include "planner/search/local_search.h"
+#include "planner/search/parallel_for.h"
+#include "planner/search/elastic_search.h"
+#include "planner/search/objective.h"
+#include "planner/search/cost.h"
+#include "planner/search/refine.h"
+#include "planner/search/search_budget.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    FRONT_SEARCHES = 3 /* work each: the plan's divided by FRONT_SEARCHES */
+};
+
+/* --- elastic plans ---------------------------------------------------------
+ */
+
+static bool is_stopped(void *context, bool works)
+{
+    lhi_layout_search *s = context;
+    return lhi_layout_search_should_stop(s, s->n, works);
+}
+
+/* Finds the best elastic plan and its ablations. */
+static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
+{
+    lhi_elastic_result best;
+    LHI_TRY(lhi_elastic_search(s, !drawn, &best, err));
+    if (!best.schedule && s->options.elastic_as_published)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no layout of the job has an elastic plan, as "
+                        "PipeMesh's planner makes them; they need several "
+                        "replicas, and schedule: elastic or none");
+    if (!best.schedule)
+        return LH_OK;
+    s->elastic.published = s->options.elastic_as_published;
+    s->elastic.stopped = is_stopped;
+    s->elastic.context = s;
+    LHI_TRY(lhi_elastic_choices_make(s->job, &best, s->mem, &s->elastic, err));
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        LHI_TRY(lhi_elastic_choice_finish(s, &s->elastic.rows[i], err));
+    for (uint32_t i = 0; s->front && i < s->elastic.n_rows; i++)
+        LHI_TRY(lhi_pareto_front_add(s->front, &s->elastic.rows[i], err));
+    return LH_OK;
+}
+
+/* Returns the cheapest candidate found while searching for the fastest, as a
+ * start. */
+static lh_status find_start(const lhi_layout_search *like, lhi_candidate *first,
+                            lh_error *err)
+{
+    lhi_layout_search s = {.job = like->job,
+                           .options = like->options,
+                           .mem = like->mem,
+                           .front = like->front,
+                           .workers = like->workers,
+                           .cancelled = like->cancelled,
+                           .evaluation_cache = like->evaluation_cache,
+                           .sharing = like->sharing};
+    s.options.objective = LH_PLAN_FASTEST;
+    lh_status status = lhi_layout_search_branch_and_bound(&s, err);
+    s.options.objective = like->options.objective;
+    const lhi_candidate *best =
+        status == LH_OK ? lhi_layout_search_find_best(&s) : NULL;
+    if (best)
+        *first = *best;
+    free(s.candidates);
+    return status;
+}
+
+/* Adds a copy of a candidate. */
+static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
+                               lh_error *err)
+{
+    lhi_candidate *more =
+        realloc(s->candidates, (s->n + (size_t)1) * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    more[s->n] = *c;
+    s->candidates = more;
+    s->room = ++s->n;
+    s->n_simulated++;
+    return LH_OK;
+}
+
+/* Share of the work for the cheapest that first searches for the fastest. */
+enum { FIRST = 4 };
+
+/* Divides the work between the searches. */
+static void share_work(lh_plan_options *o, bool first)
+{
+    uint64_t all = lhi_compute_layout_work(o), part = all / FIRST;
+    o->layout_effort = first ? part + 1 : all - part;
+    o->seconds *= (first ? 1.0 : FIRST - 1.0) / FIRST;
+}
+
+/* Runs the branch and bound. `goal`: objective besides time; NULL: none. */
+static lh_status branch(lhi_layout_search *s, lhi_cost_objective *goal, lh_error *err)
+{
+    const lh_plan_options whole = s->options;
+    lhi_candidate first = {0};
+    if (!goal)
+        return lhi_layout_search_branch_and_bound(s, err);
+    if (!goal->front) {
+        share_work(&s->options, true);
+        LHI_TRY(find_start(s, &first, err));
+        s->options = whole;
+        share_work(&s->options, false);
+    }
+    if (first.choice.cost)
+        goal->best_usd = first.choice.cost->usd;
+    s->objective = &goal->objective;
+    lh_status status = lhi_layout_search_branch_and_bound(s, err);
+    s->objective = NULL;
+    s->options.layout_effort = whole.layout_effort;
+    s->options.seconds = whole.seconds;
+    if (status == LH_OK && first.choice.cost)
+        status = add_candidate(s, &first, err);
+    return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
+}
+
+/* Sets the cost of the best so far as the limit for elastic plans. */
+static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
+{
+    const lhi_candidate *best = lhi_layout_search_find_best(s);
+    s->objective = goal ? &goal->objective : NULL;
+    if (goal && best && best->choice.cost && !lhi_elastic_is_required(s->job))
+        goal->best_usd = best->choice.cost->usd;
+}
+
+/* Runs all parts of the search for the options of `like`, which has not started
+ * yet. */
+static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
+                            lh_error *err)
+{
+    lhi_layout_search s = *like;
+    const lh_job *job = s.job;
+    const lh_plan_options *options = &like->options;
+    bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
+    bool cheapest = s.options.objective == LH_PLAN_CHEAPEST;
+    lhi_cost_objective own = {0}, *goal = cheapest ? &own : NULL;
+    const double from_s = lhi_read_processor_seconds();
+    s.until_s = lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_LAYERS);
+    if (goal)
+        LHI_TRY(lhi_cost_objective_init(job, options, NULL, goal, err));
+    lh_status status =
+        drawn ? lhi_layout_search_run_monte_carlo(&s, err) : branch(&s, goal, err);
+    if (status == LH_OK && !s.options.quick && !drawn &&
+        !s.exact) /* already tried all */
+        status = lhi_layout_search_move_layers(&s, err);
+    if (status == LH_OK && !s.options.quick && !drawn)
+        status = lhi_layout_search_run_local_search(&s, err);
+    set_objective(&s, goal);
+    s.until_s = lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_ELASTIC);
+    if (status == LH_OK && !(drawn && lhi_layout_search_find_best(&s)))
+        status = search_elastic(&s, drawn, err);
+    s.objective = NULL;
+    if (goal && status == LH_OK && goal->no_memory)
+        status = lhi_fail_nomem(err);
+    if (goal)
+        s.proven_usd = fmin(goal->unexplored_usd, goal->best_usd);
+    if (status == LH_OK)
+        status = lhi_layout_search_fill_plan(&s, plan, err);
+    plan->objective = options->objective;
+    lhi_elastic_choices_fini(&s.elastic);
+    free(s.candidates);
+    return status;
+}
+
+/* Optimises schedules within the seconds that the search has left. */
+static lh_status refine_in_time(const lh_job *job,
+                                const lh_plan_options *options,
+                                const lhi_best_per_value *heads, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err)
+{
+    lhi_deadline end;
+    const lh_plan_options in_time =
+        lhi_options_with_deadline(options,
+                          lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
+                                           1 - LHI_SHARE_WITH_ELASTIC),
+                          &end);
+    return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
+}
+
+/* Searches for the cheapest if the fastest is required, or the reverse, as an
+ * independent search; the front includes its results. */
+static lh_status search_other(const lhi_layout_search *like, lh_error *err)
+{
+    lh_plan other = {0};
+    lhi_layout_search s = *like;
+    lh_error why = {0};
+    s.unexplored = NULL;
+    s.options.jitter = NULL;
+    s.options.objective = like->options.objective == LH_PLAN_FASTEST ? LH_PLAN_CHEAPEST
+                                                           : LH_PLAN_FASTEST;
+    lh_status status = search_for(&s, &other, &why);
+    if (status == LH_OK)
+        status = refine_in_time(s.job, &s.options, NULL, s.mem, &other, &why);
+    if (status == LH_OK)
+        status = lhi_pricing_set_choice(s.job, s.mem, &other.best, &why);
+    if (status == LH_OK)
+        status = lhi_pareto_front_add(s.front, &other.best, &why);
+    lh_pipeline_free((lh_pipeline *)other.pipeline);
+    lh_schedule_free((lh_schedule *)other.schedule);
+    if (status == LH_OK || status == LH_EINFEASIBLE)
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* Continues the search for the front until it covers all unexplored layouts. */
+static lh_status search_remaining_front(const lhi_layout_search *like, lh_plan *plan,
+                             lh_error *err)
+{
+    lhi_cost_objective goal = {0};
+    lhi_elastic_result best = {0};
+    lhi_layout_search s = *like;
+    s.unexplored = NULL;
+    s.sharing = FRONT_SEARCHES;
+    s.options.jitter = NULL;
+    LHI_TRY(lhi_cost_objective_init(s.job, &s.options, s.front, &goal, err));
+    lh_status status = branch(&s, &goal, err);
+    s.objective = &goal.objective;
+    if (status == LH_OK)
+        status = lhi_elastic_search(&s, true, &best, err);
+    if (status == LH_OK && goal.no_memory)
+        status = lhi_fail_nomem(err);
+    plan->pareto_complete =
+        s.complete && (like->options.quick || s.n_elastic_left == 0);
+    lh_pipeline_free(best.built.pipeline);
+    lh_schedule_free(best.schedule);
+    free(s.candidates);
+    return status;
+}
+
+/* --- Pareto front -----------------------------------------------------------
+ */
+
+/* Returns the entry of the front that is better than the plan; NULL: none. */
+static const lh_choice *better_on_front(const lhi_layout_search *s,
+                                        const lh_plan *plan)
+{
+    const lh_choice *best = &plan->best;
+    for (uint32_t i = 0; i < s->front->n; i++) {
+        const lh_choice *c = &s->front->all[i];
+        if (lhi_objective_value(&s->options, c) < lhi_objective_value(&s->options, best))
+            best = c;
+    }
+    return best == &plan->best ? NULL : best;
+}
+
+/* Repeats the search with only this layout. */
+static lh_status search_one_layout(const lhi_layout_search *like, const lh_choice *row,
+                            lh_plan *found, lh_error *err)
+{
+    lhi_layout_search s = *like;
+    lhi_candidate only = {.config = lhi_config_from_choice(row)};
+    s.front = NULL;
+    s.unexplored = NULL;
+    s.complete = true;
+    s.best_ns = s.best_value = s.proven_ns = INT64_MAX;
+    LHI_TRY(lhi_candidate_compute_bound(&s, &only, err));
+    if (only.bound_ns < INT64_MAX)
+        LHI_TRY(lhi_candidate_evaluate(&s, &only, err));
+    LHI_TRY(add_candidate(&s, &only, err));
+    lh_status status = row->elastic ? search_elastic(&s, true, err) : LH_OK;
+    if (status == LH_OK)
+        status = lhi_layout_search_fill_plan(&s, found, err);
+    lhi_elastic_choices_fini(&s.elastic);
+    free(s.candidates);
+    return status;
+}
+
+/* Makes it the plan; the previous plan becomes the first alternative. */
+static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
+                           lh_plan *plan, lh_error *err)
+{
+    lh_choice before = plan->best,
+              *list =
+                  LHI_NEW(s->mem, lh_choice, plan->n_alternatives + (size_t)1);
+    char standing[LHI_OPTIMALITY_TEXT], why[2 * LHI_OPTIMALITY_TEXT];
+    char schedule[LHI_SCHEDULE_TEXT];
+    if (!list)
+        return lhi_fail_nomem(err);
+    plan->best = found->best;
+    plan->methods = found->methods;
+    plan->n_methods = found->n_methods;
+    plan->cost_source = found->cost_source;
+    plan->search_bound_ns =
+        lhi_min_int64(plan->search_bound_ns, found->best.iteration_ns);
+    if (found->best.cost)
+        plan->search_bound_usd =
+            fmin(plan->search_bound_usd, found->best.cost->usd);
+    lhi_format_plan_optimality(plan, &s->options, standing, sizeof standing);
+    lhi_format_schedule_optimality(
+        (double)plan->best.iteration_ns / (double)plan->best.lower_bound_ns - 1,
+        schedule, sizeof schedule);
+    snprintf(why, sizeof why, "%s; %s", standing, schedule);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    before.why = lhi_format_gap(&s->options, &before, &plan->best, s->mem);
+    if (!plan->best.why || !before.why)
+        return lhi_fail_nomem(err);
+    list[0] = before;
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < plan->n_alternatives; i++)
+        if (!lhi_choices_share_pipeline(&plan->alternatives[i], &plan->best))
+            list[n++] = plan->alternatives[i];
+    lhi_sort_choices(&s->options, list, n);
+    plan->alternatives = list;
+    plan->n_alternatives = n;
+    return LH_OK;
+}
+
+/* Takes the best of the front: its searches may find more than the first one,
+ * which was short. */
+static lh_status adopt_best_of_front(const lhi_layout_search *like,
+                                    lh_plan *plan, lh_error *err)
+{
+    const lh_choice *row = better_on_front(like, plan);
+    lh_plan found = {0};
+    if (!row)
+        return LH_OK;
+    lh_status status = search_one_layout(like, row, &found, err);
+    bool better =
+        status == LH_OK && lhi_objective_value(&like->options, &found.best) <
+                               lhi_objective_value(&like->options, &plan->best);
+    if (better)
+        status = replace_plan(like, &found, plan, err);
+    better = better && status == LH_OK;
+    const lh_pipeline *pipeline = better ? plan->pipeline : found.pipeline;
+    const lh_schedule *schedule = better ? plan->schedule : found.schedule;
+    if (better) {
+        plan->pipeline = found.pipeline;
+        plan->schedule = found.schedule;
+    }
+    lh_pipeline_free((lh_pipeline *)pipeline);
+    lh_schedule_free((lh_schedule *)schedule);
+    return status;
+}
+
+lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
+                          lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
+                          lh_error *err)
+{
+    lhi_pareto_front front = {.mem = mem};
+    lhi_layout_search s = {.job = job,
+                           .options = *options,
+                           .mem = mem,
+                           .unexplored = unseen,
+                           .front = options->pareto_front ? &front : NULL};
+    LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
+    lh_status status = lhi_evaluation_cache_make(&s.evaluation_cache, err);
+    if (status == LH_OK)
+        status = search_for(&s, plan, err);
+    if (status == LH_OK && s.front && lhi_pricing_has_prices(job))
+        status = search_other(&s, err);
+    if (status == LH_OK && s.front)
+        status = search_remaining_front(&s, plan, err);
+    if (status == LH_OK && s.front)
+        status = adopt_best_of_front(&s, plan, err);
+    lhi_workers_free(s.workers);
+    lhi_evaluation_cache_free(s.evaluation_cache);
+    plan->pareto_front = front.all;
+    plan->n_pareto = front.n;
+    return status;
+}
+
+lh_status lhi_plan_search_and_refine(const lh_job *job, const lh_plan_options *options,
+                        lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
+                        lh_error *err)
+{
+    LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
+    LHI_TRY(refine_in_time(job, options, unseen ? &unseen->heads : NULL, mem,
+                           plan, err));
+    return lhi_pricing_set_choice(job, mem, &plan->best, err);
+}

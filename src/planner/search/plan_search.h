@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search behind lh_plan_make(). */
+#ifndef LHI_PLAN_SEARCH_H
+#define LHI_PLAN_SEARCH_H
+
+#include "planner/search/unexplored.h"
+
+#include <longhaul/plan.h>
+
+/* Searches for a plan. Bounds on unsimulated layouts go to `unseen` (NULL:
+ * nowhere), which the caller releases, on failure too; without a proof there
+ * are none. Fills `plan` except for name, version, hash and job. Lists are in
+ * `mem`; the caller frees plan->pipeline and plan->schedule, on failure too. */
+lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
+                          lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
+                          lh_error *err);
+
+/* The same, followed by the search for optimal schedules. */
+lh_status lhi_plan_search_and_refine(const lh_job *job, const lh_plan_options *options,
+                        lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
+                        lh_error *err);
+
+/* Formats how far a working choice is behind the best, and why, in `mem`. NULL:
+ * no memory. */
+const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
+                           const lh_choice *best, lhi_arena *mem);
+
+enum { LHI_OPTIMALITY_TEXT = 240 };
+
+/* Formats the rank of plan->best among all layouts: "the fastest of 9 layouts
+ * ..." only if all were closed and nothing faster is possible; otherwise the
+ * bound, and the number of unexplored layouts. */
+void lhi_format_plan_optimality(const lh_plan *plan, const lh_plan_options *options,
+                       char *text, size_t size);
+
+enum { LHI_SCHEDULE_TEXT = 80 };
+
+/* Formats "no schedule of this layout is more than 2.5 % faster" from the gap
+ * to its bound. */
+void lhi_format_schedule_optimality(double gap, char *text, size_t size);
+
+/* Counts a later simulation of a layout with that bound, which was built but
+ * not simulated when the search ended. A layout counted as unexplored stays so,
+ * because the plan has reported it. */
+void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns);
+
+#endif

@@ -1,0 +1,666 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Search result: the best layout, and why the others lost. */
+#include "base/format_units.h"
+#include "base/integer_math.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/target.h"
+#include "planner/search/objective.h"
+#include "planner/search/plan_search.h"
+#include "planner/search/infeasible_key.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Values printed as 0.0 % are omitted. */
+static const double MIN_PRINTED_SHARE = 0.0005;
+
+/* The bound of built layouts, besides those of lhi_bound_kind_name(). */
+#define OWN_PIPELINE "pipeline"
+
+/* Returns the layout closest to fitting, of those whose own pipeline does not.
+ */
+static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
+{
+    const lhi_candidate *nearest = NULL;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->candidates[i].missing > 0 &&
+            (!nearest || s->candidates[i].missing < nearest->missing))
+            nearest = &s->candidates[i];
+    return nearest;
+}
+
+enum { ADVICE_TEXT = 160 };
+
+/* Formats remedies that the job allows. */
+static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
+{
+    const lh_layout *l = &job->layout;
+    const lh_training *t = &job->training;
+    bool given = l->tensor || l->context || l->expert || l->pipeline ||
+                 l->data || l->micro_batch || l->chunks_per_device ||
+                 l->chunk_layers;
+    snprintf(text, ADVICE_TEXT, "use more GPUs, or such with more memory%s%s%s",
+             t->zero_given && t->zero < 3 && job->n_gpus > 1
+                 ? ", or a higher training.zero"
+                 : "",
+             t->recompute_given && t->recompute != LH_RECOMPUTE_FULL
+                 ? ", or training.recompute: full"
+                 : "",
+             given ? ", or leave more of layout open" : "");
+}
+
+/* Reports missing memory: for the built layouts, and the closest one by its
+ * bound if that is complete. The missing bytes with these layers are often many
+ * times its bound. */
+static lh_status fail_memory(lhi_layout_search *s, lh_error *err)
+{
+    const lhi_candidate *c = nearest_to_fit(s);
+    const bool none_built = !c;
+    lhi_candidate closest = {.config = s->closest};
+    char missing[LHI_FORMAT_BYTES_SIZE], least[LHI_FORMAT_BYTES_SIZE];
+    char at_least[ADVICE_TEXT] = "", advice[ADVICE_TEXT];
+    memory_advice(s->job, advice);
+    if (s->closest_floor.missing && s->closest_is_complete) {
+        LHI_TRY(lhi_candidate_compute_bound(s, &closest, err));
+        if (closest.missing > 0 && (!c || closest.missing < c->missing))
+            c = &closest;
+    }
+    lhi_format_bytes(s->closest_floor.missing, least);
+    const lh_layout *l = c ? &c->config.layout : &s->closest.layout;
+    const lh_datacenter *dc = &s->job->datacenters[s->closest_floor.missing_in];
+    if (c && none_built && s->closest_floor.missing < c->missing)
+        snprintf(at_least, sizeof at_least,
+                 ", and by their bounds all lack %s or more", least);
+    if (c)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: no layout fits in memory; of those built the "
+                        "closest (tensor %" PRIu32 ", pipeline %" PRIu32
+                        ", data %" PRIu32 ", micro_batch %" PRIu32
+                        ", recompute %s) needs %s more than a GPU of device "
+                        "%" PRIu32 " has%s; %s",
+                        s->job->name, l->tensor, l->pipeline, l->data,
+                        l->micro_batch, lh_recompute_name(c->config.recompute),
+                        lhi_format_bytes(c->missing, missing), c->missing_on,
+                        at_least, advice);
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: no layout fits in memory; the closest (tensor "
+                    "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
+                    ", micro_batch %" PRIu32 ", recompute %s) needs at "
+                    "least %s more than a %s of %s has, however its layers "
+                    "are divided; %s",
+                    s->job->name, l->tensor, l->pipeline, l->data,
+                    l->micro_batch, lh_recompute_name(s->closest.recompute),
+                    least, dc->gpu.name, dc->name, advice);
+}
+
+static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
+{
+    const char *why = s->first_refusal.text;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: none of the layouts that were drawn works%s%s; draw "
+                    "more, or others",
+                    s->job->name, *why ? ", e.g.: " : "", why);
+}
+
+/* Returns a layout with a reason from its schedules: missing memory if any has
+ * that, because the method applies there. NULL: none. */
+static const lhi_candidate *find_layout_with_reason(const lhi_layout_search *s)
+{
+    const lhi_candidate *first = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (!c->simulated || !c->choice.why[0])
+            continue;
+        if (c->choice.status == LH_CHOICE_MEMORY)
+            return c;
+        first = first ? first : c;
+    }
+    return first;
+}
+
+/* Checks whether degrees fit but no placement for them exists; memory may have
+ * pruned layouts before a placement was tried. */
+static bool lacks_mixed_placement(const lhi_layout_search *s)
+{
+    const lh_layout *l = &s->job->layout;
+    return l->outermost == LH_OUTERMOST_MIXED && !l->sites && s->n == 0 &&
+           s->first_refusal.text[0];
+}
+
+static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
+{
+    return lhi_fail(
+        err, LH_EINFEASIBLE,
+        "%s: layout.outermost: mixed needs replicas that cross datacenters "
+        "and others that do not, or cross others; with %" PRIu32
+        " datacenter%s none of the degrees that fit in memory can be placed "
+        "so; leave outermost open, or give layout.sites",
+        s->job->name, s->job->n_datacenters,
+        s->job->n_datacenters == 1 ? "" : "s");
+}
+
+/* Checks whether the job works without job->target; *at is then the best found.
+ */
+static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
+                              bool *found, lh_error *err)
+{
+    lh_job job = *s->job;
+    job.target = LH_TARGET_ANY;
+    return lhi_layout_search_has_any(s, &job, at, found, err);
+}
+
+/* Reports the target's rule if something works without it, even if memory
+ * pruned other layouts; LH_OK: the target is not the reason. */
+static lh_status fail_target(lhi_layout_search *s, lh_error *err)
+{
+    const lh_target target = s->job->target;
+    lhi_config config;
+    bool found;
+    lh_error why = {0};
+    lh_status status = LH_OK;
+    char advice[ADVICE_TEXT] = "";
+    if (target == LH_TARGET_ANY)
+        return LH_OK;
+    LHI_TRY(find_without_target(s, &config, &found, err));
+    for (int k = LHI_LEVEL_GROUP;
+         found && status == LH_OK && k <= LHI_LEVEL_COMPLETE; k++)
+        status = lhi_target_check(target, s->job, (lhi_level)k, &config, &why);
+    if (status == LH_OK)
+        return LH_OK;
+    if ((s->closest_floor.missing && s->closest_is_complete) || nearest_to_fit(s))
+        memory_advice(s->job, advice);
+    const lh_layout *l = &config.layout;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: no layout%s is one that %s takes; the best of the "
+                    "others (tensor %" PRIu32 ", pipeline %" PRIu32
+                    ", data %" PRIu32 "): %s%s%s",
+                    s->job->name,
+                    s->closest_floor.missing ? " that fits in memory" : "",
+                    lhi_target_display_name(target), l->tensor, l->pipeline, l->data,
+                    why.text, *advice ? "; or " : "", advice);
+}
+
+/* Checks whether the chunks exceed the layers on the fewest stages allowed; the
+ * missing memory of these layouts is meaningless. */
+static bool has_too_many_chunks(const lh_job *job)
+{
+    const lh_layout *l = &job->layout;
+    const uint64_t stages = l->pipeline ? l->pipeline : 1;
+    return !l->chunk_layers &&
+           stages * l->chunks_per_device > job->model->layers;
+}
+
+/* Nothing works: reports the layout that comes closest. */
+static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
+{
+    const lhi_candidate *c = find_layout_with_reason(s);
+    if (c)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: no schedule works with the layouts that fit "
+                        "(tensor %" PRIu32 ", pipeline %" PRIu32
+                        ", data %" PRIu32 ", micro_batch %" PRIu32 "): %s",
+                        s->job->name, c->config.layout.tensor,
+                        c->config.layout.pipeline, c->config.layout.data,
+                        c->config.layout.micro_batch, c->choice.why);
+    if (lacks_mixed_placement(s))
+        return fail_mixed(s, err);
+    if (has_too_many_chunks(s->job))
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: no layout has layers for all of its chunks: %s "
+                        "has %" PRIu32 "; change what layout fixes",
+                        s->job->name, s->job->model->name,
+                        s->job->model->layers);
+    if (s->closest_floor.missing || nearest_to_fit(s)) {
+        LHI_TRY(fail_target(s, err));
+        return fail_memory(s, err);
+    }
+    if (s->options.partition == LH_PARTITION_MONTE_CARLO)
+        return fail_monte_carlo(s, err);
+    if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: every layout has more than %d microbatches; give "
+                        "layout.micro_batch, or a smaller global batch",
+                        s->job->name, LHI_MOST_MICROBATCHES);
+    if (s->n == 0 && !s->first_refusal.text[0])
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "%s: no layout divides %" PRIu32 " GPUs and a global "
+            "batch of %" PRIu32 "; change the batch or what layout fixes",
+            s->job->name, s->job->n_gpus, s->job->training.global_batch);
+    return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout works, e.g.: %s",
+                    s->job->name, s->first_refusal.text);
+}
+
+/* The same, with the one key of the job that prevents it. */
+static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
+{
+    char key[LHI_INFEASIBLE_KEY_TEXT] = "";
+    lh_error why = {0};
+    if (!s->cancelled && s->options.partition != LH_PARTITION_MONTE_CARLO)
+        LHI_TRY(lhi_find_infeasible_key(s, key, err));
+    lh_status status = fail_infeasible(s, &why);
+    return lhi_fail(err, status, "%s%s", why.text, key);
+}
+
+/* Checks whether a candidate is neither pruned, by time or by cost, nor
+ * evaluated under every method. Later results may have pruned it. */
+static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
+    return c->open && !c->fully_evaluated && (cost || c->bound_ns < s->best_ns);
+}
+
+/* Checks whether its only evaluated method failed; others were not tried. */
+static bool is_refused_once(const lhi_candidate *c)
+{
+    return c->simulated && !c->fully_evaluated && c->choice.status != LH_CHOICE_OK;
+}
+
+const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
+                           const lh_choice *best, lhi_arena *mem)
+{
+    char text[160];
+    const lh_plan_options fastest = {.objective = LH_PLAN_FASTEST};
+    double slower = lhi_compute_percent_gap(&fastest, o, best);
+    double idle = (double)o->makespan_ns * o->bubble_ratio;
+    double best_idle = (double)best->makespan_ns * best->bubble_ratio;
+    double work =
+        (double)o->makespan_ns - idle - ((double)best->makespan_ns - best_idle);
+    if (options->objective == LH_PLAN_CHEAPEST)
+        snprintf(text, sizeof text,
+                 "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
+                 lhi_compute_percent_gap(options, o, best), slower,
+                 o->cost ? o->cost->gpus : 0);
+    else
+        snprintf(text, sizeof text,
+                 "%+.1f %%: work %+.3f s, waiting %+.3f s per device", slower,
+                 lhi_drop_negative_zero(work / 1e9, 3),
+                 lhi_drop_negative_zero((idle - best_idle) / 1e9, 3));
+    return lhi_arena_strdup(mem, text);
+}
+
+/* Formats why an evaluated layout is not the best. */
+static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
+                            const lh_choice *best)
+{
+    char text[320];
+    const lh_choice *o = &c->choice;
+    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
+    double ahead =
+        100.0 * ((double)best->iteration_ns / (double)c->bound_ns - 1);
+    bool simulated = c->simulated && !is_refused_once(c);
+    if (simulated && o->status == LH_CHOICE_OK)
+        return lhi_format_gap(&s->options, o, best, s->mem);
+    if (!simulated && is_open(s, c) && !cost && ahead > 0) {
+        snprintf(text, sizeof text,
+                 "not simulated when the search ended; at most %.1f %% faster "
+                 "by its lower bound: %s",
+                 ahead, c->bound_text);
+    } else if (!simulated && is_open(s, c)) {
+        snprintf(text, sizeof text,
+                 "not simulated when the search ended; its lower bound does "
+                 "not rule it out: %s",
+                 c->bound_text);
+    } else if (!simulated && cost) {
+        snprintf(text, sizeof text, "dearer even by its lower bound: %s",
+                 c->bound_text);
+    } else if (!simulated) {
+        snprintf(text, sizeof text,
+                 "%.1f %% slower even by its lower bound: %s",
+                 100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
+                 c->bound_text);
+    } else {
+        return o->why;
+    }
+    return lhi_arena_strdup(s->mem, text);
+}
+
+/* Checks whether the list has the same layout on other sites with the same
+ * time. */
+static bool is_equivalent_listed(const lh_choice *list, uint32_t n, const lhi_candidate *c)
+{
+    for (uint32_t i = 0; c->simulated && i < n; i++) {
+        if (list[i].iteration_ns != c->choice.iteration_ns)
+            continue;
+        lhi_config listed = lhi_config_from_choice(&list[i]);
+        listed.layout.sites = c->config.layout.sites;
+        listed.layout.outermost = c->config.layout.outermost;
+        if (lhi_configs_are_equal(&listed, &c->config))
+            return true;
+    }
+    return false;
+}
+
+/* Checks whether it is the best layout on another placement, which is listed
+ * under methods. */
+static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
+{
+    lhi_config there = best->config;
+    there.placement = c->config.placement;
+    return c != best && lhi_configs_are_equal(&there, &c->config);
+}
+
+/* Lists the alternatives. `first` is the plan's choice, and faster than `best`
+ * if it is another layout. */
+static lh_status list_alternatives(lhi_layout_search *s,
+                                   const lhi_candidate *best,
+                                   const lh_choice *first, lh_plan *plan,
+                                   lh_error *err)
+{
+    uint32_t top = s->options.top ? s->options.top : 10;
+    lh_choice *list = LHI_NEW(s->mem, lh_choice, s->n);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        bool won = c == best && first == &best->choice;
+        if (won || c->bound_ns == INT64_MAX || is_listed(best, c) ||
+            is_equivalent_listed(list, plan->n_alternatives, c) || is_equivalent_listed(first, 1, c))
+            continue;
+        lh_choice *o = &list[plan->n_alternatives];
+        if (c->simulated && !is_refused_once(c)) {
+            *o = c->choice;
+        } else {
+            *o = lhi_candidate_make_choice(c, NULL);
+            o->status = LH_CHOICE_BOUNDED;
+        }
+        o->why = format_loss(s, c, first);
+        if (!o->why)
+            return lhi_fail_nomem(err);
+        plan->n_alternatives++;
+    }
+    lhi_sort_choices(&s->options, list, plan->n_alternatives);
+    if (plan->n_alternatives > top)
+        plan->n_alternatives = top;
+    plan->alternatives = list;
+    return LH_OK;
+}
+
+/* Checks whether the plan's current choice stays: as good as the best method of
+ * `again`. At equality the placement `found` by the search wins. */
+static bool keeps_current(const lhi_layout_search *s, const lh_plan *plan,
+                  const lhi_candidate *best, const lhi_candidate *again,
+                  lh_placement found)
+{
+    if (!plan->pipeline)
+        return false;
+    if (again->choice.status != LH_CHOICE_OK)
+        return best->choice.status == LH_CHOICE_OK ||
+               again->config.placement != found;
+    if (best->choice.status != LH_CHOICE_OK)
+        return false;
+    int64_t has = lhi_objective_value(&s->options, &best->choice);
+    int64_t gets = lhi_objective_value(&s->options, &again->choice);
+    return again->config.placement == found ? gets > has : gets >= has;
+}
+
+/* Lists every method on the best layout, on each possible placement. The search
+ * skips slow methods without prospects; one of them may still be best on
+ * another placement, which then becomes the plan. */
+static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
+                              lh_plan *plan, lh_error *err)
+{
+    lh_choice *list =
+        LHI_NEW(s->mem, lh_choice, 2 * lh_n_methods() + LHI_ELASTIC_ROWS);
+    if (!list)
+        return lhi_fail_nomem(err);
+    const lhi_candidate found = best ? *best : (lhi_candidate){0};
+    for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {
+        lhi_built_layout built;
+        lh_schedule *schedule;
+        lhi_candidate again = found;
+        bool other = (lh_placement)p != found.config.placement;
+        if (other && found.config.layout.chunks_per_device != 2)
+            continue;
+        if (other && (p == LH_PLACEMENT_UD ||
+                      found.config.layout.pipeline == 1)) /* no other method */
+            continue;
+        again.config.placement = (lh_placement)p;
+        LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
+        schedule = NULL;
+        lh_status status =
+            other ? lhi_candidate_compute_bound_built(&again, &built, err) : LH_OK;
+        if (status == LH_OK)
+            status = lhi_candidate_run_methods(s, &again, &built, &schedule, list,
+                                           &plan->n_methods, err);
+        if (status == LH_OK &&
+            !keeps_current(s, plan, best, &again, found.config.placement)) {
+            *best = again;
+            lh_pipeline_free((lh_pipeline *)plan->pipeline);
+            lh_schedule_free((lh_schedule *)plan->schedule);
+            plan->pipeline = built.pipeline;
+            plan->schedule = schedule;
+            plan->cost_source = lh_cost_source_name(built.source);
+        } else {
+            lh_schedule_free(schedule);
+            lh_pipeline_free(built.pipeline);
+        }
+        LHI_TRY(status);
+    }
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        list[plan->n_methods++] = s->elastic.rows[i];
+    lhi_sort_choices(&s->options, list, plan->n_methods);
+    plan->methods = list;
+    return LH_OK;
+}
+
+/* Checks whether only elastic plans are listed: the job requires elastic
+ * schedules with ZeRO 2 or 3, or plans as published. The same order with
+ * communication in every pass is then not listed. */
+static bool is_elastic_alone(const lhi_layout_search *s)
+{
+    return (lhi_elastic_is_required(s->job) || s->elastic.published) &&
+           s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
+}
+
+/* Makes the elastic plan the best in place of the others. */
+static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
+                                lh_error *err)
+{
+    const lh_choice *won = &s->elastic.rows[0];
+    char standing[LHI_OPTIMALITY_TEXT], why[2 * LHI_ELASTIC_WHY];
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    lhi_elastic_result *best = &s->elastic.results[0];
+    plan->pipeline = best->built.pipeline;
+    plan->schedule = best->schedule;
+    best->built.pipeline = NULL;
+    best->schedule = NULL;
+    plan->cost_source = lh_cost_source_name(best->built.source);
+    const lh_choice other = plan->best;
+    plan->best = *won;
+    plan->search_bound_ns = lhi_min_int64(plan->search_bound_ns, won->iteration_ns);
+    double ahead = 100 * lhi_compute_relative_gap(&s->options, &other, won);
+    const char *better =
+        s->options.objective == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
+    lhi_format_plan_optimality(plan, &s->options, standing, sizeof standing);
+    if (s->elastic.published)
+        snprintf(why, sizeof why, "%s", won->why);
+    else if (is_elastic_alone(s))
+        snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
+    else if (other.iteration_ns > 0 && ahead < 100 * MIN_PRINTED_SHARE)
+        snprintf(why, sizeof why,
+                 "%s; as good as the best plan that is not elastic: %s",
+                 standing, won->why);
+    else if (other.iteration_ns > 0)
+        snprintf(why, sizeof why,
+                 "%s; %.1f %% %s than the best plan that is not elastic: %s",
+                 standing, ahead, better, won->why);
+    else
+        snprintf(why, sizeof why, "%s; no plan fits that is not elastic: %s",
+                 standing, won->why);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    return plan->best.why ? LH_OK : lhi_fail_nomem(err);
+}
+
+static uint32_t clamp_to_uint32(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void count(const lhi_layout_search *s, lh_plan *plan)
+{
+    uint64_t bounded = 0, left = s->n_unexplored, simulated = s->n_simulated;
+    for (int k = 0; k < LHI_N_BOUND_KINDS; k++)
+        bounded += s->pruned[k];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        bool open = is_open(s, c), once = is_refused_once(c);
+        if (c->from_local_search)
+            continue;
+        left += open;
+        if (c->simulated)
+            simulated -= open || once;
+        if (once || (!c->simulated && c->bound_ns < INT64_MAX))
+            bounded += !open;
+    }
+    plan->n_layouts = clamp_to_uint32(s->n_memory + bounded + simulated + left);
+    plan->n_unexplored = clamp_to_uint32(left);
+    plan->n_memory = clamp_to_uint32(s->n_memory);
+    plan->n_bounded = clamp_to_uint32(bounded);
+    plan->n_simulated = clamp_to_uint32(simulated);
+    plan->n_unsupported = clamp_to_uint32(s->n_unsupported);
+    plan->n_dropped = clamp_to_uint32(s->n_dropped);
+    plan->n_elastic = clamp_to_uint32(s->n_elastic);
+    plan->n_elastic_unexplored = clamp_to_uint32(s->n_elastic_left);
+    plan->search_bound_ns = s->proven_ns;
+    plan->search_bound_usd = s->proven_usd;
+}
+
+void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
+{
+    /* A cheaper plan may be slower: whether it was left is unknown here. */
+    bool cost = plan->objective == LH_PLAN_CHEAPEST;
+    if (plan->n_unexplored > 0 && (cost || bound_ns < plan->best.iteration_ns))
+        return;
+    lh_plan_pruned *last =
+        plan->n_pruned ? (lh_plan_pruned *)&plan->pruned[plan->n_pruned - 1]
+                       : NULL;
+    if (last && strcmp(last->bound, OWN_PIPELINE) == 0) {
+        last->n--;
+        plan->n_pruned -= last->n == 0;
+    }
+    plan->n_bounded--;
+    plan->n_simulated++;
+}
+
+/* Lists how many layouts each bound pruned; the remaining ones by the bound of
+ * their own pipeline. */
+static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
+                             lh_error *err)
+{
+    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_BOUND_KINDS + 1);
+    uint64_t others = plan->n_bounded;
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (int k = 0; k < LHI_N_BOUND_KINDS; k++)
+        if (s->pruned[k]) {
+            list[plan->n_pruned++] = (lh_plan_pruned){
+                lhi_bound_kind_name((lhi_bound_kind)k), s->pruned[k]};
+            others -= s->pruned[k] < others ? s->pruned[k] : others;
+        }
+    if (others)
+        list[plan->n_pruned++] = (lh_plan_pruned){OWN_PIPELINE, others};
+    plan->pruned = list;
+    return LH_OK;
+}
+
+enum { LAYOUTS_TEXT = 24 };
+
+/* "1 layout", "12 layouts" */
+static const char *layouts_text(uint32_t n, char text[LAYOUTS_TEXT])
+{
+    snprintf(text, LAYOUTS_TEXT, "%" PRIu32 " layout%s", n, n == 1 ? "" : "s");
+    return text;
+}
+
+void lhi_format_plan_optimality(const lh_plan *plan, const lh_plan_options *options,
+                       char *text, size_t size)
+{
+    bool cost = options->objective == LH_PLAN_CHEAPEST;
+    const char *best = cost ? "cheapest" : "fastest";
+    int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
+    char more[80] = "", in_time[60] = "", left[80];
+    char all[LAYOUTS_TEXT], some[LAYOUTS_TEXT];
+    layouts_text(plan->n_layouts, all);
+    if (options->seconds > 0)
+        snprintf(in_time, sizeof in_time, " in %g s of processor time",
+                 options->seconds);
+    /* Values printed as 0.0 % are rounding. */
+    double faster = bound > 0 ? (double)ns / (double)bound - 1 : 0;
+    if (faster >= MIN_PRINTED_SHARE && !cost)
+        snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
+                 100 * faster);
+    if (cost && lh_plan_cost_gap(plan) >= MIN_PRINTED_SHARE)
+        snprintf(more, sizeof more, "; at most %.1f %% cheaper is possible",
+                 100 * lh_plan_cost_gap(plan));
+    if (plan->n_elastic_unexplored == 0)
+        layouts_text(plan->n_unexplored, left);
+    else if (plan->n_unexplored == 0)
+        snprintf(left, sizeof left, "elastic plans on %s",
+                 layouts_text(plan->n_elastic_unexplored, some));
+    else
+        snprintf(left, sizeof left, "%s and elastic plans on %" PRIu32,
+                 layouts_text(plan->n_unexplored, some), plan->n_elastic_unexplored);
+    if (bound == 0)
+        snprintf(text, size, "the %s of %s that %s drawn", best, all,
+                 plan->n_layouts == 1 ? "was" : "were");
+    else if (plan->n_unexplored || plan->n_elastic_unexplored)
+        snprintf(text, size, "%s found%s; %s not looked at%s",
+                 cost ? "cheapest" : "best", in_time, left, more);
+    else if (*more)
+        snprintf(text, size,
+                 "best found, all of %s tried or ruled out with even chunks%s "
+                 "with layers in other chunks or passes in another order",
+                 all, more);
+    else
+        snprintf(text, size, "the %s of %s under every schedule", best, all);
+}
+
+void lhi_format_schedule_optimality(double gap, char *text, size_t size)
+{
+    if (gap <= 0)
+        snprintf(text, size, "no schedule of this layout is faster");
+    else if (gap < MIN_PRINTED_SHARE)
+        snprintf(text, size, "no schedule of this layout is 0.1 %% faster");
+    else
+        snprintf(text, size,
+                 "no schedule of this layout is more than %.1f %% faster",
+                 100 * gap);
+}
+
+lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
+                                   lh_error *err)
+{
+    lhi_candidate *best =
+        is_elastic_alone(s) ? NULL : lhi_layout_search_find_best(s);
+    if (!best && !s->elastic.n_rows)
+        return fail_with_key(s, err);
+    count(s, plan);
+    LHI_TRY(list_pruned(s, plan, err));
+    LHI_TRY(list_methods(s, best, plan, err));
+    if (!best)
+        return finish_elastic(s, plan, err);
+    bool elastic =
+        s->elastic.n_rows && lhi_objective_value(&s->options, &s->elastic.rows[0]) <
+                                 lhi_objective_value(&s->options, &best->choice);
+    LHI_TRY(list_alternatives(
+        s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
+    plan->best = best->choice;
+    char standing[LHI_OPTIMALITY_TEXT], why[3 * LHI_OPTIMALITY_TEXT];
+    double gap = (double)best->choice.iteration_ns /
+                     (double)best->choice.lower_bound_ns -
+                 1;
+    lhi_format_plan_optimality(plan, &s->options, standing, sizeof standing);
+    char schedule[LHI_SCHEDULE_TEXT];
+    lhi_format_schedule_optimality(gap, schedule, sizeof schedule);
+    snprintf(why, sizeof why, "%s; %s (%s)", standing, schedule,
+             best->bound_text);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    if (!plan->best.why)
+        return lhi_fail_nomem(err);
+    return elastic ? finish_elastic(s, plan, err) : LH_OK;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work budget for a layout search. Work is counted in units near a microsecond,
+ * so that results are the same on every machine; the clock is only read if the
+ * caller sets a time limit. */
+#ifndef LHI_SEARCH_LIMITS_H
+#define LHI_SEARCH_LIMITS_H
+
+#include "planner/layout/space.h"
+
+/* Share of a plan's time limit that is used when a part of the search ends:
+ * layouts, moved layers, elastic plans; the rest is for optimal schedules.
+ * Quick plans only search layouts. */
+#define LHI_SHARE_OF_LAYOUTS 0.6
+#define LHI_SHARE_WITH_LAYERS 0.8
+#define LHI_SHARE_WITH_ELASTIC 0.9
+
+/* Minimum work. With less, a search over layouts hardly passes the upper levels
+ * of its tree, and its results are worse than those of searches with a fixed
+ * dimension. Effort below a thirtieth of the default therefore does not reduce
+ * it. A search with that effort has this much for local search, which finds
+ * most results at low effort. */
+#define LHI_MIN_SEARCH_WORK UINT64_C(1000000)
+#define LHI_MIN_LOCAL_SEARCH_WORK UINT64_C(3000000)
+
+/* Work and time limits. */
+typedef struct lhi_search_limits {
+    uint64_t most_work;
+    double from_s, seconds; /* process time; 0: no time limit */
+} lhi_search_limits;
+
+/* Returns the processor time of the process, over all threads. */
+double lhi_read_processor_seconds(void);
+
+/* Returns the work for a search over layouts, unless it is a quick plan: from
+ * the options, or by their effort, at least LHI_MIN_SEARCH_WORK. */
+uint64_t lhi_compute_layout_work(const lh_plan_options *options);
+
+/* Returns the options' limits; a quick plan gets a part of them, and so does
+ * each of `sharing` searches (0: one). */
+lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
+                                       uint32_t sharing);
+
+/* Returns the limits of the local search in a full search. */
+lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
+
+/* Returns the process time when this share of options->seconds is over; a quick
+ * plan gets a part; 0: never. `from_s`: search start. */
+double lhi_compute_search_deadline(const lh_plan_options *options, double from_s,
+                        double share);
+
+/* Checks whether the last of `parts` parts out of `of` has begun. */
+bool lhi_search_limits_are_reached(const lhi_search_limits *limits, uint64_t work,
+                               uint32_t parts, uint32_t of);
+
+/* Options with a deadline. */
+typedef struct lhi_deadline {
+    const lh_plan_options *given;
+    double until_s; /* process time; 0: never */
+} lhi_deadline;
+/* Returns `options` with a `progress` callback that also stops at the deadline;
+ * valid as long as *out and `options`. */
+lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
+                                  double until_s, lhi_deadline *out);
+
+/* Each returns one step's work. This one: a bound. */
+uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters);
+/* Returns the work of building a pipeline. */
+uint64_t lhi_estimate_pipeline_work(const lhi_config *config);
+/* includes building the pipeline */
+uint64_t lhi_estimate_rebalance_work(const lhi_config *config);
+/* Returns the work of running one method, or every method. */
+uint64_t lhi_estimate_schedule_work(const lhi_config *config, bool every_method);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Warm-up bound: limits each stage's layers for a given makespan, from the
+ * first stage on: docs/theory/plan-search.md. */
+#include "planner/search/lower_bound_internal.h"
+
+#include <math.h>
+
+enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
+
+/* Computes the first chunk's gather, F of the whole model with each part on its
+ * fastest site, and all hops: *forth; with D: *back. */
+static void compute_paths(const lhi_bound_case *c, int64_t *forth, int64_t *back)
+{
+    uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
+    *forth = lhi_bound_first_gather_ns(c);
+    *back = 0;
+    for (int i = 0; i < LHI_BOUND_PARTS; i++) {
+        int64_t f = INT64_MAX, d = INT64_MAX;
+        for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++) {
+            f = lhi_min_int64(f, lhi_bound_site_of_stage(c, k)->parts[i].f);
+            d = lhi_min_int64(d, lhi_bound_site_of_stage(c, k)->parts[i].d);
+        }
+        *forth += f * c->n_of_part[i];
+        *back += d * c->n_of_part[i];
+    }
+    for (uint32_t k = 0; c->forward_hops && k + 1 < c->stages; k++) {
+        /* A wave returns through the same stages. */
+        bool wave = c->placement == LH_PLACEMENT_WAVE;
+        int64_t there = c->forward_hops[k], home = c->backward_hops[k];
+        *forth += wave ? there + home : there * v;
+        *back += wave ? there + home : home * v;
+    }
+    if (c->placement == LH_PLACEMENT_LOOP) {
+        *forth += c->wrap_forth * (v - 1);
+        *back += c->wrap_back * (v - 1);
+    }
+}
+
+/* Memory of one layer of a kind on a stage, in bytes. */
+typedef struct layer_memory {
+    double room;       /* for layers, without transient memory */
+    double state;      /* the least */
+    double activation; /* the least */
+    /* Most pass time per byte, in ns: F whose activations are resident, and D
+     * and W still waiting for them. */
+    double f, dw, w; /* w: W alone, after D */
+    double f_of_ends, dw_of_ends, w_of_ends;
+} layer_memory;
+
+/* The same, cached for equivalent stages at a site; independent of the
+ * makespan. */
+typedef struct known_memory {
+    const lhi_bound_site *of; /* NULL: empty */
+    bool is_known;
+    layer_memory m;
+} known_memory;
+
+/* Stage classes: the first, the one with the head, and all others. */
+enum { FIRST_STAGE, HEAD_STAGE, OTHER_STAGE, STAGE_KINDS };
+
+/* Facts about the stages before stage k. */
+typedef struct stages_before {
+    uint32_t k;
+    int64_t forth, back; /* one microbatch: all F, all D, with hops */
+    int64_t in, out;     /* hops and embedding, forward and back; with the first
+                          * chunk's gather and its reduction */
+    int64_t layers;      /* in the chunks that a microbatch passes before */
+    double hops;         /* forward and back, all stages from here on */
+    double least_fd;     /* F and D of a layer, on any stage */
+    /* Hops for F from here to the last chunk, and for D from there. */
+    int64_t hops_f, hops_d;
+    known_memory *memory; /* array with STAGE_KINDS entries */
+} stages_before;
+
+/* Returns the embedding (0) or the head (1) if stage k has it. */
+static lhi_bound_pass get_end_passes(const lhi_bound_case *c, uint32_t k, uint32_t end)
+{
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
+    if (c->chunks_per_device == 0 ||
+        k != (end == 0 ? 0 : lhi_bound_head_stage(c)))
+        return (lhi_bound_pass){0, 0, 0};
+    return end == 0 ? s->embedding : s->head;
+}
+
+/* Returns the passes of embedding and head on stage k. */
+static lhi_bound_pass sum_end_passes(const lhi_bound_case *c, uint32_t k)
+{
+    lhi_bound_pass a = get_end_passes(c, k, 0), b = get_end_passes(c, k, 1);
+    return (lhi_bound_pass){a.f + b.f, a.d + b.d, a.w + b.w};
+}
+
+/* Returns a stage's memory for one kind's layers. */
+static double compute_layer_memory(const lhi_bound_case *c, int kind, uint32_t k)
+{
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
+    double room = (double)s->capacity;
+    bool whole = c->stages * c->chunks_per_device == 1;
+    double first = (double)s->part_memory[c->n_kinds].state;
+    double last = (double)s->part_memory[c->n_kinds + 1].state;
+    if (kind != LHI_ANY_KIND)
+        room -= (double)s->part_memory[kind].transient;
+    if (c->chunks_per_device == 0) /* unknown which has the head */
+        return room;
+    first = k == 0 ? first : 0;
+    last = k == lhi_bound_head_stage(c) ? last : 0;
+    /* In one chunk the two may share a matrix. */
+    return room - (whole ? fmax(first, last) : first + last);
+}
+
+/* Distributes memory between an end's activations and those of layers. Waiting
+ * passes of the end take their own memory, and there are at most `all` ns of
+ * them; the tighter limit counts. */
+static void limit_by_end(double room, double all, double for_each_byte,
+                     double *of_layers, double *of_ends)
+{
+    if (!(all > 0))
+        return;
+    if (room * (for_each_byte - *of_layers) < all)
+        *of_layers = fmax(*of_layers, for_each_byte);
+    else
+        *of_ends += all;
+}
+
+/* Computes the memory limits. Returns false if memory is unknown or unlimited.
+ */
+static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
+                        layer_memory *out)
+{
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
+    double kept = INFINITY;
+    uint32_t first = kind == LHI_ANY_KIND ? 0 : (uint32_t)kind;
+    uint32_t last = kind == LHI_ANY_KIND ? c->n_kinds - 1 : (uint32_t)kind;
+    *out = (layer_memory){
+        compute_layer_memory(c, kind, k), INFINITY, INFINITY, 0, 0, 0, 0, 0, 0};
+    for (uint32_t i = first; i <= last; i++) {
+        const lhi_bound_memory_part *h = &s->part_memory[i];
+        const lhi_bound_pass *p = &s->parts[i];
+        double w = (double)p->w;
+        if (s->capacity == INT64_MAX || h->activation <= 0 || h->weight_input <= 0)
+            return false;
+        out->state = fmin(out->state, (double)h->state);
+        out->activation = fmin(out->activation, (double)h->activation);
+        kept = fmin(kept, (double)h->weight_input);
+        out->f = fmax(out->f, (double)p->f / (double)h->activation);
+        out->dw = fmax(out->dw, ((double)p->d + w) / (double)h->activation);
+        /* A combined B runs W with its activation still resident. */
+        out->w =
+            fmax(out->w, w / (double)lhi_min_int64(h->activation, h->weight_input));
+    }
+    /* Each microbatch in flight has a chunk's activations. */
+    double n = c->microbatches, room = fmax(out->room, 0);
+    double chunk = (double)c->least_layers;
+    bool each = kind == LHI_ANY_KIND && chunk > 0;
+    double before_d = each ? fmin(n, room / (chunk * out->activation)) : n;
+    double before_w =
+        each ? fmin(n, room / (chunk * fmin(kept, out->activation))) : n;
+    out->dw = fmax(out->dw, out->w);
+    for (uint32_t i = 0; i < 2; i++) {
+        const lhi_bound_pass p = get_end_passes(c, k, i);
+        const lhi_bound_memory_part *h = &s->part_memory[c->n_kinds + i];
+        double left = (double)h->activation, w = (double)p.w,
+               dw = (double)p.d + w;
+        double held = (double)lhi_min_int64(h->activation, h->weight_input);
+        limit_by_end(room, before_d * (double)p.f, (double)p.f / left, &out->f,
+                 &out->f_of_ends);
+        limit_by_end(room, before_w * w, w / held, &out->w, &out->w_of_ends);
+        limit_by_end(room, fmax(before_d, before_w) * dw, fmax(dw / left, w / held),
+                 &out->dw, &out->dw_of_ends);
+    }
+    return true;
+}
+
+/* Bounds the layers by activation residency: activations of a stage's only
+ * chunk are needed while all later layers run, and are limited by its memory
+ * without state during its active time. */
+static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
+                               const stages_before *b, const layer_memory *m,
+                               int64_t ns)
+{
+    double after =
+        (double)(lhi_bound_count_layers(c, kind) - b->layers) * b->least_fd +
+        b->hops;
+    double share =
+        after * c->microbatches * m->activation + m->state * (double)ns;
+    return after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
+}
+
+/* Least time of a stage from the start to its first F and first D, and from its
+ * last F and last D to the end. */
+typedef struct end_times {
+    double first_f, first_d, after_f, after_d;
+} end_times;
+
+/* Bounds the layers by memory. Before its first D a device runs at most the F
+ * whose activations fit in memory. After its last F, and after its last D, only
+ * the waiting passes remain. */
+static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
+                               const stages_before *b, const layer_memory *m,
+                               const lhi_bound_pass *ends, const end_times *at,
+                               int64_t ns)
+{
+    double n = c->microbatches, most;
+    double all = n * (double)lhi_bound_all_passes_ns(lhi_bound_site_of_stage(c, b->k), kind);
+    double rest = n * (double)(ends->f + ends->d + ends->w);
+    double end = (double)ns;
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
+    /* A chunk is reduced after its last pass: the only one, or the least. */
+    const bool only = c->chunks_per_device == 1;
+    double each = only ? (double)s->reduce : 0;
+    double last =
+        (double)lhi_bound_reduce_ns(s, only ? 1 : c->least_layers) - each;
+    struct {
+        double between, passes, of_ends, each;
+    } ways[] = {
+        {end - at->first_d - last, m->f, m->f_of_ends, each},
+        {end - at->after_f - at->first_f, m->dw, m->dw_of_ends, 0},
+        {end - at->after_d - at->first_f, m->w, m->w_of_ends, 0},
+        {fmax(end - at->after_f - at->first_d, 0), m->f + m->dw,
+         m->f_of_ends + m->dw_of_ends, 0},
+        {fmax(end - at->after_d - at->first_d, 0), m->f + m->w,
+         m->f_of_ends + m->w_of_ends, 0},
+    };
+    most = INFINITY;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        double here = (ways[i].between - rest + ways[i].of_ends +
+                       m->room * ways[i].passes) /
+                      (all + ways[i].each + m->state * ways[i].passes);
+        /* instead of fmin(), which is a call */
+        most = here < most ? here : most;
+    }
+    return most;
+}
+
+/* Returns the least layers in the chunks after a stage's last chunk. */
+static int64_t count_later_layers(const lhi_bound_case *c, uint32_t k)
+{
+    if (c->chunks_per_device == 0)
+        return 0;
+    return c->least_layers * (c->placement == LH_PLACEMENT_WAVE
+                                  ? (int64_t)k
+                                  : (int64_t)c->stages - 1 - k);
+}
+
+/* Time outside a stage: D from the last chunk back to it, and F from it to the
+ * last, with those layers, the head and the hops. */
+typedef struct time_outside {
+    int64_t f, d;
+} time_outside;
+
+/* Computes the least time outside a stage. */
+static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
+                          const lhi_bound_pass *layer)
+{
+    const uint32_t last = lhi_bound_head_stage(c);
+    int64_t layers = count_later_layers(c, b->k);
+    time_outside o = {layers * layer->f, layers * layer->d};
+    if (c->chunks_per_device == 0 || b->k == last)
+        return o;
+    o.f += lhi_bound_site_of_stage(c, last)->head.f + b->hops_f;
+    o.d += lhi_bound_site_of_stage(c, last)->head.d + b->hops_d;
+    return o;
+}
+
+/* NULL: memory unknown or unlimited. */
+static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
+                                     const stages_before *b)
+{
+    const lhi_bound_site *site = lhi_bound_site_of_stage(c, b->k);
+    known_memory *all =
+        &b->memory[b->k == 0                         ? FIRST_STAGE
+                   : b->k == lhi_bound_head_stage(c) ? HEAD_STAGE
+                                                     : OTHER_STAGE];
+    if (all->of != site)
+        all->is_known = compute_memory_limits(c, kind, b->k, &all->m);
+    all->of = site;
+    return all->is_known ? &all->m : NULL;
+}
+
+/* Returns the tightest memory limit. */
+static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
+                                const lhi_bound_pass *layer, const stages_before *b,
+                                int64_t start, int64_t end, int64_t ns)
+{
+    const layer_memory *m = get_memory_limits(c, kind, b);
+    lhi_bound_pass ends = sum_end_passes(c, b->k);
+    int64_t n = lhi_bound_count_layers(c, kind);
+    time_outside more = outside_of(c, b, layer);
+    end_times at = {.first_f = (double)start,
+                  .first_d = (double)(b->forth + more.d),
+                  .after_f = (double)(b->back + more.f +
+                                      layer->w * (int64_t)c->least_layers +
+                                      lhi_bound_first_reduce_ns(c)),
+                  .after_d = (double)end};
+    if (!m)
+        return n;
+    double most = limit_layers_by_memory(c, kind, b, m, &ends, &at, ns);
+    if (c->chunks_per_device == 1)
+        most = fmin(most, limit_layers_by_residency(c, kind, b, m, ns));
+    most = floor(most * (1 + 1e-9) + 1e-9);
+    return most < (double)n ? (int64_t)fmax(most, -1) : n;
+}
+
+/* Returns the most layers that a stage can have if the makespan is `ns`. */
+static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
+                           const lhi_bound_pass *layer, const stages_before *b,
+                           int64_t ns)
+{
+    const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
+    int64_t n = c->microbatches, a = c->least_layers;
+    int64_t layer_fd = lhi_bound_fd_ns(s, kind),
+            layer_all = lhi_bound_all_passes_ns(s, kind);
+    lhi_bound_pass more = sum_end_passes(c, b->k);
+    int64_t start = b->in + b->layers * layer->f;
+    int64_t end = b->out + b->layers * layer->d + a * layer->w;
+    int64_t gather = lhi_bound_gather_ns(s, 1), reduce = lhi_bound_reduce_ns(s, 1);
+    int64_t all = n * (more.f + more.d + more.w);
+    int64_t most = lhi_bound_count_layers_that_fit(c, kind, b->k, 0);
+    if (c->chunks_per_device == 1) {
+        int64_t late = reduce - s->reduce; /* the layers' reductions, and the
+                                            * latency once */
+        int64_t left = ns - late - all;
+        most = lhi_min_int64(
+            most, lhi_bound_divide_down(left - start, n * layer_all + s->reduce));
+        most = lhi_min_int64(
+            most, lhi_bound_divide_down(left - (gather - s->gather),
+                                     s->gather + s->reduce + n * layer_all));
+    } else {
+        start = lhi_max_int64(start, lhi_bound_gather_ns(s, a));
+        most = lhi_min_int64(
+            most, lhi_bound_divide_down(ns - start - all - lhi_bound_reduce_ns(s, a),
+                                     n * layer_all));
+    }
+    most = lhi_min_int64(most, compute_memory_layers(c, kind, layer, b, start, end, ns));
+    /* All F of a microbatch come before any D, and all D after any F. */
+    const lhi_bound_pass *p =
+        kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
+    most = lhi_min_int64(most,
+                     lhi_bound_count_fitting(ns - b->forth - n * (more.d + more.w) -
+                                            lhi_bound_reduce_ns(s, a),
+                                        n * (p->d + p->w)));
+    most = lhi_min_int64(
+        most, lhi_bound_count_fitting(ns - b->forth - end - n * more.d, n * p->d));
+    most = lhi_min_int64(
+        most, lhi_bound_count_fitting(ns - start - b->back - a * layer->w -
+                                     lhi_bound_first_reduce_ns(c) - n * more.f,
+                                 n * p->f));
+    return lhi_min_int64(
+        most, lhi_bound_divide_down(ns - start - end - n * (more.f + more.d),
+                                 n * layer_fd));
+}
+
+/* Returns the layers per kind that every stage has at least. */
+static int64_t compute_min_layers(const lhi_bound_case *c, int kind)
+{
+    int64_t others = c->layers - lhi_bound_count_layers(c, kind);
+    int64_t all = (int64_t)c->least_layers * c->chunks_per_device;
+    return lhi_max_int64(all - others, 0);
+}
+
+/* Checks whether the stages can take all layers in a kind, each at least its
+ * minimum, if the makespan is `ns`. */
+static bool is_possible(const lhi_bound_case *c, int kind,
+                        const lhi_bound_pass *layer, const stages_before *way,
+                        int64_t ns)
+{
+    const bool wave = c->placement == LH_PLACEMENT_WAVE;
+    int64_t sum = 0, a = c->least_layers, fewest = compute_min_layers(c, kind);
+    stages_before b = *way;
+    for (uint32_t k = 0; k < c->stages; k++) {
+        const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
+        b.k = k;
+        /* A stage's limit is largest with the fewest layers before it. */
+        b.layers = kind == LHI_ANY_KIND || c->chunks_per_device != 1
+                       ? k * a
+                       : k * fewest;
+        int64_t most = compute_max_layers(c, kind, layer, &b, ns);
+        if (fewest > 0 && most < fewest)
+            return false;
+        if (c->chunks_per_device == 1 && b.layers != sum) {
+            b.layers = sum;
+            most = compute_max_layers(c, kind, layer, &b, ns);
+        }
+        sum += lhi_max_int64(most, 0);
+        if (k == 0 && c->chunks_per_device) {
+            b.in += s->embedding.f;
+            b.out += s->embedding.d;
+        }
+        if (c->forward_hops && k + 1 < c->stages) {
+            b.in += c->forward_hops[k];
+            b.out += c->backward_hops[k];
+            b.hops -= (double)(c->forward_hops[k] + c->backward_hops[k]);
+            /* A wave's second chunks return through the stages. */
+            b.hops_f += wave ? c->backward_hops[k] : -c->forward_hops[k];
+            b.hops_d += wave ? c->forward_hops[k] : -c->backward_hops[k];
+        }
+    }
+    return sum >= lhi_bound_count_layers(c, kind);
+}
+
+/* Computes the bound for one kind by bisection. */
+static int64_t compute_kind_bound(const lhi_bound_case *c, int kind, int64_t low)
+{
+    lhi_bound_pass layer = lhi_bound_find_least_layer(c);
+    int64_t high = low + 1;
+    known_memory memory[STAGE_KINDS] = {{.of = NULL}};
+    stages_before way = {.k = 0,
+                  .in = lhi_bound_first_gather_ns(c),
+                  .out = lhi_bound_first_reduce_ns(c),
+                  .least_fd = INFINITY,
+                  .memory = memory};
+    compute_paths(c, &way.forth, &way.back);
+    for (uint32_t k = 0; c->forward_hops && k + 1 < c->stages; k++) {
+        way.hops += (double)(c->forward_hops[k] + c->backward_hops[k]);
+        if (c->placement == LH_PLACEMENT_WAVE)
+            continue;
+        way.hops_f += c->forward_hops[k];
+        way.hops_d += c->backward_hops[k];
+    }
+    for (uint32_t k = 0; k < c->stages; k++) {
+        int64_t fd = lhi_bound_fd_ns(lhi_bound_site_of_stage(c, k), kind);
+        if (fd <= 0)
+            return 0;
+        way.least_fd = fmin(way.least_fd, (double)fd);
+    }
+    if (is_possible(c, kind, &layer, &way, low))
+        return low;
+    while (high < LHI_BOUND_INFINITY &&
+           !is_possible(c, kind, &layer, &way, high)) {
+        low = high;
+        high += high / 2 + 1;
+    }
+    for (int i = 0; i < HALVINGS && high - low > 1; i++) {
+        int64_t middle = low + (high - low) / 2;
+        if (is_possible(c, kind, &layer, &way, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+int64_t lhi_bound_compute_warmup(const lhi_bound_case *c)
+{
+    int64_t ns = lhi_max_int64(lhi_bound_compute_work(c), lhi_bound_compute_layers(c));
+    if (!lhi_bound_does_fit(c, 0))
+        return 0; /* covered by the memory bound */
+    for (int kind = LHI_ANY_KIND; kind < lhi_bound_count_kinds(c); kind++)
+        ns = lhi_max_int64(ns, compute_kind_bound(c, kind, ns));
+    return ns;
+}

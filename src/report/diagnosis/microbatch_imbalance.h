@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Detects microbatches with uneven durations, each in the same ratio on all
+ * ranks, forward and backward. Then their work differs, as with sequences of
+ * unequal length, and no rank is slow. */
+#ifndef LHI_UNEVEN_WORK_H
+#define LHI_UNEVEN_WORK_H
+
+#include "report/diagnosis/recording.h"
+
+/* Microbatch imbalance in a step. */
+typedef struct lhi_imbalance_step {
+    bool is_uneven;
+    /* Pass times of a rank's microbatches relative to their mean: standard
+     * deviation and maximum; both are medians over the ranks. */
+    double spread, longest;
+} lhi_imbalance_step;
+
+/* Computes one entry per step of the recording; allocated in the arena. */
+lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
+                          lhi_imbalance_step **out, lh_error *err);
+
+#endif

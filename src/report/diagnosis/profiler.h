@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reader for PyTorch profiler traces (Kineto: Chrome trace events, JSON) as
+ * rows of a recording.
+ *
+ * - profiler_events.c: a file's ranges and their GPU work
+ * - profiler_ranges.c: a rank's operations from these
+ * - profiler_ranks.c: a rank's stage and replica
+ * - profiler_clocks.c: clock offsets between ranks
+ * - profiler_messages.c: matches receives with sends and computes transfer
+ *   times
+ * - profiler_read.c: the whole conversion for all ranks */
+#ifndef LHI_PROFILER_H
+#define LHI_PROFILER_H
+
+#include "report/diagnosis/rank_map.h"
+#include "report/diagnosis/gzip_stream.h"
+
+/* Kinds of ranges that communication libraries name themselves, besides
+ * lhi_op_type. */
+enum {
+    LHI_RANGE_SEND = LHI_N_RANGES,
+    LHI_RANGE_RECV,
+    LHI_RANGE_REDUCE, /* all-reduce, reduce-scatter */
+    LHI_RANGE_OTHER,
+};
+
+/* A range in a file, or a launch or a kernel on its GPU. Times are in ns on the
+ * rank's clock. */
+typedef struct lhi_named_range {
+    int64_t start_ns, end_ns;
+    int64_t chunk, microbatch, step; /* -1: none */
+    uint8_t kind;                      /* lhi_op_type or LHI_RANGE_... */
+} lhi_named_range;
+
+/* A launch or kernel, matched by correlation id. */
+typedef struct lhi_kernel {
+    int64_t start_ns, end_ns; /* for a launch: the CPU's call */
+    uint64_t correlation;
+    bool is_launch, communicates;
+} lhi_kernel;
+
+/* A process group. */
+typedef struct lhi_rank_group {
+    uint32_t *ranks;
+    uint32_t n;
+} lhi_rank_group;
+
+/* A rank's operation. */
+typedef struct lhi_rank_op {
+    int64_t start_ns, end_ns;
+    int64_t cpu_ns, cpu_end_ns; /* its CPU range; its GPU work runs later */
+    int64_t step;               /* -1: outside any step */
+    int32_t chunk, microbatch;  /* -1: none */
+    uint8_t op;                 /* lhi_op_type */
+    bool timed_by_gpu;
+    bool is_exact; /* receive: a pass waited for it, so its end is exact */
+} lhi_rank_op;
+
+/* One rank's operations. */
+typedef struct lhi_profiled_rank {
+    char *file;
+    uint32_t rank; /* LH_NONE: absent from the file */
+    uint32_t world;
+    uint32_t stage, replica;
+    lhi_rank_group *groups;
+    uint32_t n_groups;
+    lhi_rank_op *ops;
+    size_t n_ops, ops_room;
+    bool no_steps; /* no step ranges: steps are counted */
+} lhi_profiled_rank;
+
+/* Profiler reader state for all ranks. */
+typedef struct lhi_profiler {
+    const lh_rank_map *map; /* NULL: none */
+    lhi_defect_counts *remarks;
+    lhi_profiled_rank *ranks;
+    uint32_t n_ranks, room;
+    bool *name_used; /* per name in the map */
+} lhi_profiler;
+
+/* Reads one file. */
+lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip, const char *name,
+                           lh_error *err);
+/* Adds all operations to `rows`. */
+lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows, lh_error *err);
+/* Frees everything read so far. */
+void lhi_profiler_fini(lhi_profiler *p);
+
+#endif

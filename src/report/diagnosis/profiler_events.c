@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/diagnosis/profiler_internal.h"
+
+#include "base/json_input.h"
+#include "report/diagnosis/json_stream.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Known range names. torch/distributed/pipelining/schedules.py of PyTorch 2.15
+ * emits "PP:" and the action in the letters of its schedules; ScheduleGPipe and
+ * its relatives emit "Forward 0". torch/profiler/profiler.py names the step,
+ * torch/optim/optimizer.py the optimizer; the process groups' sources name the
+ * library and the operation. */
+static const struct {
+    const char *pattern;
+    uint8_t is;
+} known[] = {
+    {"PP:{chunk}F{microbatch}", LHI_OP_FORWARD},
+    {"PP:{chunk}B{microbatch}", LHI_OP_BACKWARD},
+    {"PP:{chunk}I{microbatch}", LHI_OP_INPUT},
+    {"PP:{chunk}W{microbatch}", LHI_OP_WEIGHT},
+    {"PP:{chunk}SEND_F{microbatch}", LHI_OP_FORWARD_SEND},
+    {"PP:{chunk}RECV_F{microbatch}", LHI_OP_FORWARD_RECV},
+    {"PP:{chunk}SEND_B{microbatch}", LHI_OP_BACKWARD_SEND},
+    {"PP:{chunk}RECV_B{microbatch}", LHI_OP_BACKWARD_RECV},
+    {"PP:{chunk}WAIT_SEND_F{microbatch}", LHI_RANGE_IGNORED},
+    {"PP:{chunk}WAIT_SEND_B{microbatch}", LHI_RANGE_IGNORED},
+    {"PP:{chunk}UNSHARD", LHI_RANGE_IGNORED},
+    {"PP:{chunk}RESHARD", LHI_RANGE_IGNORED},
+    {"PP:{chunk}REDUCE_GRAD", LHI_RANGE_IGNORED},
+    {"PP:{chunk}WAIT_REDUCE_GRAD", LHI_RANGE_IGNORED},
+    {"PP:*", LHI_RANGE_OTHER},
+    {"Forward {microbatch}", LHI_OP_FORWARD},
+    {"Backward {microbatch}", LHI_OP_BACKWARD},
+    {"ProfilerStep#{step}", LHI_RANGE_STEP},
+    {"Optimizer.step#*", LHI_OP_OPTIMIZER},
+    {"gloo:send*", LHI_RANGE_SEND},
+    {"gloo:recv*", LHI_RANGE_RECV},
+    {"gloo:all_reduce*", LHI_RANGE_REDUCE},
+    {"gloo:reduce_scatter*", LHI_RANGE_REDUCE},
+    {"nccl:send*", LHI_RANGE_SEND},
+    {"nccl:recv*", LHI_RANGE_RECV},
+    {"nccl:all_reduce*", LHI_RANGE_REDUCE},
+    {"nccl:*reduce_scatter*", LHI_RANGE_REDUCE},
+};
+
+lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room, size_t size,
+                            lh_error *err)
+{
+    if (n < *room)
+        return LH_OK;
+    size_t more = *room ? *room + *room / 2 : 16;
+    void *grown = more < SIZE_MAX / size ? realloc(*items, more * size) : NULL;
+    if (!grown)
+        return lhi_fail_nomem(err);
+    *items = grown;
+    *room = more;
+    return LH_OK;
+}
+
+void lhi_file_events_fini(lhi_file_events *events)
+{
+    free(events->ranges);
+    free(events->kernels);
+}
+
+/* --- one event ------------------------------------------------------------ */
+
+/* File reader state. */
+typedef struct reading {
+    const lhi_profiler *p;
+    const char *name;
+    int64_t base_ns;  /* offset of all times in the file */
+    uint64_t n_items; /* events read so far */
+    lhi_profiled_rank *into;
+    lhi_file_events *out;
+} reading;
+
+/* Limits of a clock since 1970 and of a range: differences of larger times
+ * could overflow. */
+#define MOST_NS (INT64_C(2400000000) * 1000000000)
+#define LONGEST_NS (INT64_C(1000000) * 1000000000)
+
+static bool get_times(const json_t *event, int64_t *start_ns, int64_t *end_ns)
+{
+    const json_t *ts = json_object_get(event, "ts");
+    const json_t *dur = json_object_get(event, "dur");
+    if (!json_is_number(ts) || !json_is_number(dur))
+        return false;
+    double from = json_number_value(ts), us = json_number_value(dur);
+    if (!(fabs(from) <= (double)MOST_NS / 1000) ||
+        !(us >= 0 && us <= (double)LONGEST_NS / 1000))
+        return false;
+    *start_ns = llround(from * 1000);
+    *end_ns = *start_ns + llround(us * 1000);
+    return true;
+}
+
+static uint8_t kind_of(const reading *r, const char *name,
+                       lhi_name_numbers *numbers)
+{
+    const lh_rank_map *map = r->p->map;
+    for (uint32_t i = 0; map && i < map->n_names; i++)
+        if (lhi_name_matches(map->names[i].pattern, name, numbers)) {
+            r->p->name_used[i] = true;
+            return (uint8_t)map->names[i].kind;
+        }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (lhi_name_matches(known[i].pattern, name, numbers))
+            return known[i].is;
+    return LHI_RANGE_IGNORED;
+}
+
+static lh_status add_range(reading *r, const char *name, int64_t start_ns,
+                           int64_t end_ns, lh_error *err)
+{
+    lhi_file_events *out = r->out;
+    lhi_name_numbers numbers;
+    uint8_t is = kind_of(r, name, &numbers);
+    if (is == LHI_RANGE_IGNORED)
+        return LH_OK;
+    if (is == LHI_RANGE_OTHER || numbers.chunk >= INT16_MAX ||
+        numbers.microbatch >= LH_MAX_MICROBATCHES) {
+        lhi_defect_add(r->p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'", r->name,
+                   name);
+        return LH_OK;
+    }
+    LHI_TRY(lhi_profiler_grow_array((void **)&out->ranges, out->n_ranges,
+                              &out->ranges_room, sizeof *out->ranges, err));
+    out->ranges[out->n_ranges++] = (lhi_named_range){
+        start_ns, end_ns, numbers.chunk, numbers.microbatch, numbers.step, is};
+    return LH_OK;
+}
+
+static lh_status add_kernel(reading *r, const json_t *event, const char *name,
+                            bool is_launch, int64_t start_ns, int64_t end_ns,
+                            lh_error *err)
+{
+    lhi_file_events *out = r->out;
+    const json_t *args = json_object_get(event, "args");
+    const json_t *number = json_object_get(args, "correlation");
+    if (!json_is_integer(number) || json_integer_value(number) <= 0)
+        return LH_OK; /* belongs to no launch */
+    LHI_TRY(lhi_profiler_grow_array((void **)&out->kernels, out->n_kernels,
+                              &out->kernels_room, sizeof *out->kernels, err));
+    out->kernels[out->n_kernels++] =
+        (lhi_kernel){start_ns, end_ns, (uint64_t)json_integer_value(number),
+                     is_launch, strncmp(name, "nccl", 4) == 0};
+    return LH_OK;
+}
+
+static void remark_unread(const reading *r, const char *why)
+{
+    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, 1, "%s: event %" PRIu64 ": %s",
+               r->name, r->n_items, why);
+}
+
+static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
+{
+    const char *ph = json_string_value(json_object_get(event, "ph"));
+    const char *cat = json_string_value(json_object_get(event, "cat"));
+    const char *name = json_string_value(json_object_get(event, "name"));
+    int64_t start_ns, end_ns;
+    if (!json_is_object(event)) {
+        remark_unread(r, "is no map");
+        return LH_OK;
+    }
+    if (!ph || strcmp(ph, "X") != 0 || !cat || !name)
+        return LH_OK;
+    bool is_range = strcmp(cat, "user_annotation") == 0;
+    bool is_launch =
+        strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0;
+    bool is_kernel = strcmp(cat, "kernel") == 0 ||
+                     strcmp(cat, "gpu_memcpy") == 0 ||
+                     strcmp(cat, "gpu_memset") == 0;
+    if (!is_range && !is_launch && !is_kernel)
+        return LH_OK;
+    if (!get_times(event, &start_ns, &end_ns)) {
+        remark_unread(r, "its 'ts' or 'dur' is no time in microseconds");
+        return LH_OK;
+    }
+    if (is_range)
+        return add_range(r, name, start_ns, end_ns, err);
+    return add_kernel(r, event, name, is_launch, start_ns, end_ns, err);
+}
+
+/* Filters events by text before parsing: most events contain none of these
+ * substrings. */
+static bool is_relevant(const lhi_text *text)
+{
+    static const char *const words[] = {
+        "user_annotation", "kernel", "cuda_runtime", "cuda_driver", "gpu_mem"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(text->data, words[i]))
+            return true;
+    return false;
+}
+
+/* --- the file's rank ------------------------------------------------------ */
+
+static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
+                            lh_error *err)
+{
+    size_t n = json_array_size(ranks);
+    uint32_t *list = malloc((n + 1) * sizeof *list);
+    lhi_rank_group *groups =
+        realloc(into->groups, ((size_t)into->n_groups + 1) * sizeof *groups);
+    if (groups)
+        into->groups = groups;
+    if (!list || !groups) {
+        free(list);
+        return lhi_fail_nomem(err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        json_int_t rank = json_integer_value(json_array_get(ranks, i));
+        list[i] = rank >= 0 && rank < UINT32_MAX ? (uint32_t)rank : LH_NONE;
+    }
+    groups[into->n_groups++] = (lhi_rank_group){list, (uint32_t)n};
+    return LH_OK;
+}
+
+static lh_status parse_distributed(lhi_profiled_rank *into, const json_t *info,
+                                  lh_error *err)
+{
+    const json_t *rank = json_object_get(info, "rank");
+    const json_t *world = json_object_get(info, "world_size");
+    const json_t *groups = json_object_get(info, "pg_config");
+    if (json_is_integer(rank) && json_integer_value(rank) >= 0 &&
+        json_integer_value(rank) < UINT32_MAX)
+        into->rank = (uint32_t)json_integer_value(rank);
+    if (json_is_integer(world) && json_integer_value(world) > 0 &&
+        json_integer_value(world) < UINT32_MAX)
+        into->world = (uint32_t)json_integer_value(world);
+    for (size_t i = 0; i < json_array_size(groups); i++) {
+        const json_t *ranks =
+            json_object_get(json_array_get(groups, i), "ranks");
+        if (json_array_size(ranks) > 0 && json_array_size(ranks) < UINT32_MAX)
+            LHI_TRY(parse_group(into, ranks, err));
+    }
+    return LH_OK;
+}
+
+static bool key_is(const lhi_json_stream *items, const char *key)
+{
+    return items->key.len == strlen(key) + 2 &&
+           memcmp(items->key.data + 1, key, strlen(key)) == 0;
+}
+
+static lh_status parse_key(reading *r, const lhi_json_stream *items,
+                          const json_t *value, lh_error *err)
+{
+    if (key_is(items, "longhaul"))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is of longhaul, and not with 'longhaul' as its "
+                        "first key, as its traces are",
+                        r->name);
+    if (key_is(items, "distributedInfo"))
+        return parse_distributed(r->into, value, err);
+    if (key_is(items, "baseTimeNanoseconds") && json_is_integer(value) &&
+        json_integer_value(value) >= 0 && json_integer_value(value) <= MOST_NS)
+        r->base_ns = json_integer_value(value);
+    return LH_OK;
+}
+
+/* --- the file ------------------------------------------------------------- */
+
+static bool is_relevant_key(const lhi_json_stream *items)
+{
+    return key_is(items, "longhaul") || key_is(items, "distributedInfo") ||
+           key_is(items, "baseTimeNanoseconds");
+}
+
+static lh_status parse_item(reading *r, const lhi_json_stream *items,
+                           lh_error *err)
+{
+    json_error_t why;
+    r->n_items += items->is_item;
+    if (items->is_item ? !is_relevant(&items->value) : !is_relevant_key(items))
+        return LH_OK;
+    json_t *value = items->too_long
+                        ? NULL
+                        : lhi_json_load(items->value.data, items->value.len,
+                                        JSON_DECODE_ANY, &why);
+    lh_status status = LH_OK;
+    if (!value)
+        remark_unread(r, items->too_long ? "is longer than 16 MiB" : why.text);
+    else if (items->is_item)
+        status = parse_event(r, value, err);
+    else
+        status = parse_key(r, items, value, err);
+    json_decref(value);
+    return status;
+}
+
+static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
+{
+    bool more = true;
+    while (more) {
+        LHI_TRY(lhi_json_stream_next(items, &more, err));
+        if (more)
+            LHI_TRY(parse_item(r, items, err));
+    }
+    if (!items->had_list && !items->reason)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is JSON, but no trace of longhaul or of PyTorch's "
+                        "profiler, which has a list 'traceEvents'; what else "
+                        "can be read is a table (CSV, also gzip) with a row "
+                        "for each operation",
+                        r->name);
+    if (items->reason)
+        lhi_defect_add(r->p->remarks, LHI_REMARK_CUT, 1, "%s: %s", r->name,
+                   items->reason);
+    return LH_OK;
+}
+
+/* Adds the base time; false if the result exceeds the limits. */
+static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
+{
+    *start_ns += r->base_ns;
+    *end_ns += r->base_ns;
+    return *start_ns >= 0 && *start_ns <= MOST_NS;
+}
+
+/* Converts the file's times to the rank's clock. */
+static void add_base(const reading *r)
+{
+    lhi_file_events *out = r->out;
+    size_t kept = 0;
+    for (size_t i = 0; i < out->n_ranges; i++)
+        if (shift_range(r, &out->ranges[i].start_ns, &out->ranges[i].end_ns))
+            out->ranges[kept++] = out->ranges[i];
+    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, out->n_ranges - kept,
+               "%s: times that are not between 1970 and 2046", r->name);
+    out->n_ranges = kept;
+    kept = 0;
+    for (size_t i = 0; i < out->n_kernels; i++)
+        if (shift_range(r, &out->kernels[i].start_ns, &out->kernels[i].end_ns))
+            out->kernels[kept++] = out->kernels[i];
+    out->n_kernels = kept;
+}
+
+lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
+                              const char *name, lhi_profiled_rank *into,
+                              lhi_file_events *out, lh_error *err)
+{
+    reading r = {.p = p, .name = name, .into = into, .out = out};
+    lhi_json_stream *items = calloc(1, sizeof *items);
+    if (!items)
+        return lhi_fail_nomem(err);
+    items->zip = zip;
+    items->name = name;
+    items->list_key = "traceEvents";
+    lh_status status = read_items(&r, items, err);
+    lhi_json_stream_fini(items);
+    free(items);
+    if (status == LH_OK)
+        add_base(&r);
+    return status;
+}

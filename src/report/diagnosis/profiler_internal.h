@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared declarations for reading a profiler's traces. */
+#ifndef LHI_PROFILER_OWN_H
+#define LHI_PROFILER_OWN_H
+
+#include "report/diagnosis/profiler.h"
+
+/* One file's ranges and kernels, in file order. */
+typedef struct lhi_file_events {
+    lhi_named_range *ranges;
+    size_t n_ranges, ranges_room;
+    lhi_kernel *kernels;
+    size_t n_kernels, kernels_room;
+} lhi_file_events;
+
+/* Reads a file; `into` receives its rank, world size and process groups. The
+ * map's names determine the kind of a range first, then the known names. */
+lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
+                              const char *name, lhi_profiled_rank *into,
+                              lhi_file_events *out, lh_error *err);
+/* Frees the ranges and kernels. */
+void lhi_file_events_fini(lhi_file_events *events);
+
+/* Adds a file's operations to `into`. */
+lh_status lhi_profiler_add_operations(lhi_file_events *events, lhi_profiled_rank *into,
+                              lh_error *err);
+
+/* Determines each rank's stage and replica. */
+lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
+/* Corrects rank clocks where they contradict the messages. */
+lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err);
+/* Estimates the arrival of messages for which no pass waited, and ends their
+ * sends there. */
+lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err);
+
+/* Grows an array by at least one item of `size` bytes. */
+lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room, size_t size,
+                            lh_error *err);
+
+/* Checks whether a range is a pass. */
+static inline bool lhi_range_is_pass(uint8_t is)
+{
+    return is <= LHI_OP_WEIGHT;
+}
+
+/* Checks whether a range is a message between stages. */
+static inline bool lhi_range_is_message(uint8_t is)
+{
+    return is >= LHI_OP_FORWARD_SEND && is <= LHI_OP_BACKWARD_RECV;
+}
+
+/* One message end. Direction, receiving chunk, microbatch and step identify the
+ * message within a replica. */
+typedef struct lhi_message_end {
+    uint64_t message, step;
+    uint32_t replica;
+    bool is_send;
+    lhi_profiled_rank *rank;
+    lhi_rank_op *op;
+} lhi_message_end;
+
+/* Lists all ranks' sends and receives, grouped by message with the send first;
+ * release with free(). */
+lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
+                           size_t *n, lh_error *err);
+/* Checks whether ends [i] and [i + 1] are one message's send and receive. */
+bool lhi_message_is_complete(const lhi_message_end *ends, size_t n, size_t i);
+
+#endif

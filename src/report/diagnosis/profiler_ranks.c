@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Determines each rank's stage and replica. A map has precedence. Without one,
+ * ranks with the same chunks are a stage's replicas, stages are ordered by
+ * their first chunk, and a process group with one rank per stage is a pipeline.
+ */
+#include "report/diagnosis/profiler_internal.h"
+
+#include "base/sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- from the map --------------------------------------------------------- */
+
+static const lhi_map_rank *find_rank(const lh_rank_map *map, uint32_t rank)
+{
+    for (uint32_t i = 0; i < map->n_ranks; i++)
+        if (map->ranks[i].rank == rank)
+            return &map->ranks[i];
+    return NULL;
+}
+
+static lh_status assign_from_map(lhi_profiler *p, lh_error *err)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled_rank *r = &p->ranks[i];
+        const lhi_map_rank *m = find_rank(p->map, r->rank);
+        if (!m)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: is of rank %u, which %s does not have: add "
+                            "it to 'ranks', with its stage and replica",
+                            r->file, r->rank, p->map->file);
+        r->stage = m->stage;
+        r->replica = m->replica;
+    }
+    return LH_OK;
+}
+
+/* --- from the operations -------------------------------------------------- */
+
+/* Returns the least chunk among a rank's passes; INT32_MAX if it has none. */
+static int32_t first_chunk(const lhi_profiled_rank *r)
+{
+    int32_t least = INT32_MAX;
+    for (size_t i = 0; i < r->n_ops; i++)
+        if (lhi_range_is_pass(r->ops[i].op) && r->ops[i].chunk < least)
+            least = r->ops[i].chunk;
+    return least;
+}
+
+static int compare_chunks(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Numbers the stages by their first chunks. */
+static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
+{
+    int32_t *firsts = malloc((p->n_ranks + 1u) * sizeof *firsts);
+    uint32_t n = 0;
+    if (!firsts)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        firsts[i] = first_chunk(&p->ranks[i]);
+    lhi_sort(firsts, p->n_ranks, sizeof *firsts, compare_chunks);
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (n == 0 || firsts[i] != firsts[n - 1])
+            firsts[n++] = firsts[i];
+    if (n && firsts[n - 1] == INT32_MAX)
+        n--; /* ranks without passes have no stage */
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        int32_t own = first_chunk(&p->ranks[i]);
+        p->ranks[i].stage = LH_NONE;
+        for (uint32_t k = 0; k < n; k++)
+            if (firsts[k] == own)
+                p->ranks[i].stage = k;
+    }
+    *n_stages = n;
+    if (n > 1 && firsts[0] < 0)
+        n = 0;
+    free(firsts);
+    if (n == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no passes whose names say of which chunk "
+                        "they are; say in a map (--map) what ranges are, "
+                        "and which stage and replica each rank is",
+                        p->ranks[0].file);
+    return LH_OK;
+}
+
+static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p, uint32_t rank)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (p->ranks[i].rank == rank)
+            return &p->ranks[i];
+    return NULL;
+}
+
+/* Checks whether a process group is the rank's pipeline: one rank per stage,
+ * among the ranks with traces. */
+static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
+                        uint32_t rank, uint32_t n_stages)
+{
+    bool has = false;
+    if (g->n != n_stages)
+        return false;
+    for (uint32_t i = 0; i < g->n; i++) {
+        const lhi_profiled_rank *a = find_profiled_rank(p, g->ranks[i]);
+        has = has || g->ranks[i] == rank;
+        for (uint32_t k = 0; a && k < i; k++) {
+            const lhi_profiled_rank *b = find_profiled_rank(p, g->ranks[k]);
+            if (b && b->stage == a->stage)
+                return false;
+        }
+    }
+    return has;
+}
+
+/* Returns the least rank in the rank's pipeline; LH_NONE if unknown. */
+static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled_rank *r,
+                            uint32_t n_stages)
+{
+    uint32_t least = LH_NONE;
+    if (n_stages == 1)
+        return r->rank;
+    for (uint32_t i = 0; i < r->n_groups && least == LH_NONE; i++)
+        if (is_pipeline(p, &r->groups[i], r->rank, n_stages))
+            for (uint32_t k = 0; k < r->groups[i].n; k++)
+                least = r->groups[i].ranks[k] < least ? r->groups[i].ranks[k]
+                                                      : least;
+    if (least == LH_NONE && p->n_ranks == n_stages)
+        least = 0; /* one rank per stage: a single pipeline */
+    return least;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
+                               lh_error *err)
+{
+    uint32_t *least = malloc((p->n_ranks + 1u) * sizeof *least), n = 0;
+    if (!least)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        p->ranks[i].replica = LH_NONE;
+        if (p->ranks[i].stage == LH_NONE)
+            continue;
+        p->ranks[i].replica = pipeline_of(p, &p->ranks[i], n_stages);
+        if (p->ranks[i].replica == LH_NONE) {
+            free(least);
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: does not say with which ranks it is one "
+                            "pipeline: say in a map (--map) which stage and "
+                            "replica each rank is",
+                            p->ranks[i].file);
+        }
+        least[n++] = p->ranks[i].replica;
+    }
+    lhi_sort(least, n, sizeof *least, compare_numbers);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (kept == 0 || least[i] != least[kept - 1])
+            least[kept++] = least[i];
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        for (uint32_t k = 0; k < kept; k++)
+            if (p->ranks[i].replica == least[k]) {
+                p->ranks[i].replica = k;
+                break;
+            }
+    free(least);
+    return LH_OK;
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+/* Returns the first rank without a trace, or LH_NONE, and counts them all in
+ * *n. */
+static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
+{
+    uint32_t first = LH_NONE, world = 0;
+    *n = 0;
+    for (uint32_t i = 0; p->map && i < p->map->n_ranks; i++)
+        if (!find_profiled_rank(p, p->map->ranks[i].rank) && (*n)++ == 0)
+            first = p->map->ranks[i].rank;
+    if (p->map && p->map->n_ranks)
+        return first;
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        world = p->ranks[i].world > world ? p->ranks[i].world : world;
+    if (world <= p->n_ranks)
+        return LH_NONE;
+    *n = world - p->n_ranks;
+    for (first = 0; find_profiled_rank(p, first);)
+        first++;
+    return first;
+}
+
+lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err)
+{
+    uint32_t n_stages, n_missing;
+    if (p->map && p->map->n_ranks) {
+        LHI_TRY(assign_from_map(p, err));
+    } else {
+        LHI_TRY(find_stages(p, &n_stages, err));
+        LHI_TRY(find_replicas(p, n_stages, err));
+    }
+    uint32_t missing = find_missing(p, &n_missing);
+    lhi_defect_add(p->remarks, LHI_REMARK_FILES, n_missing, "rank %u", missing);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled_rank *r = &p->ranks[i];
+        for (size_t k = 0; k < r->n_ops; k++)
+            if (r->ops[k].chunk < 0 && r->ops[k].microbatch >= 0)
+                r->ops[k].chunk = (int32_t)r->stage;
+    }
+    return LH_OK;
+}

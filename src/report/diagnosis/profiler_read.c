@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/diagnosis/profiler_internal.h"
+
+#include "base/sort.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- one file ------------------------------------------------------------- */
+
+static void profiled_fini(lhi_profiled_rank *r)
+{
+    for (uint32_t i = 0; i < r->n_groups; i++)
+        free(r->groups[i].ranks);
+    free(r->groups);
+    free(r->ops);
+    free(r->file);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Returns the map's rank with that trace file; LH_NONE if there is none. */
+static uint32_t rank_by_file(const lh_rank_map *map, const char *path)
+{
+    for (uint32_t i = 0; map && i < map->n_ranks; i++)
+        if (map->ranks[i].file &&
+            (strcmp(map->ranks[i].file, path) == 0 ||
+             strcmp(map->ranks[i].file, base_name(path)) == 0))
+            return map->ranks[i].rank;
+    return LH_NONE;
+}
+
+static lh_status find_rank(const lhi_profiler *p, lhi_profiled_rank *r,
+                           lh_error *err)
+{
+    uint32_t by_file = rank_by_file(p->map, r->file);
+    if (by_file == LH_NONE)
+        return LH_OK;
+    if (r->rank != LH_NONE && r->rank != by_file)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is of rank %" PRIu32 " as it says itself, and of "
+                        "rank %" PRIu32 " as %s does: mend that",
+                        r->file, r->rank, by_file, p->map->file);
+    r->rank = by_file;
+    return LH_OK;
+}
+
+/* Appends a file to its rank: a rank may have several files, for other steps.
+ */
+static lh_status append_rank(lhi_profiled_rank *to, const lhi_profiled_rank *from,
+                           lh_error *err)
+{
+    for (size_t i = 0; i < from->n_ops; i++) {
+        LHI_TRY(lhi_profiler_grow_array((void **)&to->ops, to->n_ops, &to->ops_room,
+                                  sizeof *to->ops, err));
+        to->ops[to->n_ops++] = from->ops[i];
+    }
+    return LH_OK;
+}
+
+/* Takes over `r` on success and frees it otherwise. */
+static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r, lh_error *err)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
+            lh_status status = append_rank(&p->ranks[i], r, err);
+            profiled_fini(r);
+            return status;
+        }
+    size_t room = p->room;
+    lh_status status = lhi_profiler_grow_array((void **)&p->ranks, p->n_ranks, &room,
+                                         sizeof *p->ranks, err);
+    p->room = (uint32_t)room;
+    if (status == LH_OK)
+        p->ranks[p->n_ranks++] = *r;
+    else
+        profiled_fini(r);
+    return status;
+}
+
+lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip, const char *name,
+                           lh_error *err)
+{
+    lhi_file_events events = {0};
+    lhi_profiled_rank r = {.rank = LH_NONE};
+    size_t len = strlen(name) + 1;
+    if (p->map && !p->name_used &&
+        !(p->name_used = calloc(p->map->n_names + 1u, sizeof *p->name_used)))
+        return lhi_fail_nomem(err);
+    r.file = malloc(len);
+    if (!r.file)
+        return lhi_fail_nomem(err);
+    memcpy(r.file, name, len);
+    lh_status status = lhi_profiler_read_events(p, zip, name, &r, &events, err);
+    if (status == LH_OK)
+        status = find_rank(p, &r, err);
+    if (status == LH_OK)
+        status = lhi_profiler_add_operations(&events, &r, err);
+    lhi_file_events_fini(&events);
+    if (status == LH_OK)
+        return add_rank_file(p, &r, err);
+    profiled_fini(&r);
+    return status;
+}
+
+void lhi_profiler_fini(lhi_profiler *p)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        profiled_fini(&p->ranks[i]);
+    free(p->ranks);
+    free(p->name_used);
+}
+
+/* --- all files ------------------------------------------------------------ */
+
+static lh_status check_ranks(lhi_profiler *p, lh_error *err)
+{
+    for (uint32_t i = 0; p->map && i < p->map->n_names; i++)
+        if (!p->name_used[i])
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%" PRIu32 ": names[%" PRIu32 "].name: no range "
+                            "of the traces is called so: '%.80s'",
+                            p->map->file, p->map->names[i].line, i,
+                            p->map->names[i].pattern);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled_rank *r = &p->ranks[i];
+        if (r->rank == LH_NONE && p->n_ranks > 1)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: does not say which rank it is of, as traces "
+                            "do where torch.distributed is initialised: say it "
+                            "in a map (--map), ranks: [{rank: 0, stage: 0, "
+                            "replica: 0, file: %s}, ...]",
+                            r->file, base_name(r->file));
+        if (r->rank == LH_NONE)
+            r->rank = 0;
+        lhi_defect_add(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,
+                   "rank %" PRIu32, r->rank);
+    }
+    return LH_OK;
+}
+
+static int compare_ops(const void *a, const void *b)
+{
+    const lhi_rank_op *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step > y->step ? 1 : -1;
+    if (x->cpu_ns != y->cpu_ns)
+        return x->cpu_ns > y->cpu_ns ? 1 : -1;
+    if (x->op != y->op)
+        return x->op > y->op ? 1 : -1;
+    if (x->chunk != y->chunk)
+        return x->chunk > y->chunk ? 1 : -1;
+    return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
+}
+
+/* Sorts operations by step; drops duplicates and those outside any step. */
+static void sort_ops(lhi_profiler *p, lhi_profiled_rank *r)
+{
+    size_t kept = 0;
+    lhi_sort(r->ops, r->n_ops, sizeof *r->ops, compare_ops);
+    for (size_t i = 0; i < r->n_ops; i++) {
+        const lhi_rank_op op = r->ops[i];
+        if (op.step < 0)
+            continue;
+        if (kept && compare_ops(&r->ops[kept - 1], &op) == 0)
+            lhi_defect_add(p->remarks, LHI_REMARK_DOUBLED, 1,
+                       "%s: %s of microbatch %" PRId32 " in step %" PRId64,
+                       r->file, lhi_op_name((lhi_op_type)op.op), op.microbatch,
+                       op.step);
+        else
+            r->ops[kept++] = op;
+    }
+    r->n_ops = kept;
+}
+
+/* --- rows ----------------------------------------------------------------- */
+
+/* A step's start: the earliest operation on any rank. */
+typedef struct step_start {
+    int64_t step, start_ns;
+} step_start;
+
+static int compare_starts(const void *a, const void *b)
+{
+    const step_start *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step > y->step ? 1 : -1;
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+/* Computes the starts of all steps, sorted; release with free(). */
+static lh_status find_starts(const lhi_profiler *p, step_start **out,
+                             size_t *n_out, lh_error *err)
+{
+    step_start *list = NULL;
+    size_t n = 0, room = 0, kept = 0;
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        for (size_t k = 0; k < p->ranks[i].n_ops; k++) {
+            const lhi_rank_op *op = &p->ranks[i].ops[k];
+            if (k && op[-1].step == op->step) {
+                if (op->start_ns < list[n - 1].start_ns)
+                    list[n - 1].start_ns = op->start_ns;
+                continue;
+            }
+            lh_status status =
+                lhi_profiler_grow_array((void **)&list, n, &room, sizeof *list, err);
+            if (status != LH_OK) {
+                free(list);
+                return status;
+            }
+            list[n++] = (step_start){op->step, op->start_ns};
+        }
+    lhi_sort(list, n, sizeof *list, compare_starts);
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || list[kept - 1].step != list[i].step)
+            list[kept++] = list[i];
+    *out = list;
+    *n_out = kept;
+    return LH_OK;
+}
+
+static int find_step(const void *a, const void *b)
+{
+    const step_start *x = a, *y = b;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+/* A step's pass, sorted by direction, chunk and microbatch. */
+typedef struct pass_position {
+    bool back;
+    int32_t chunk, microbatch;
+    size_t at;
+} pass_position;
+
+static int compare_places(const void *a, const void *b)
+{
+    const pass_position *x = a, *y = b;
+    if (x->back != y->back)
+        return x->back ? 1 : -1;
+    if (x->chunk != y->chunk)
+        return x->chunk > y->chunk ? 1 : -1;
+    return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
+}
+
+static lh_status index_passes(const lhi_rank_op *ops, size_t n, pass_position **out,
+                             size_t *n_out, lh_error *err)
+{
+    pass_position *list = malloc((n + 1) * sizeof *list);
+    if (!list)
+        return lhi_fail_nomem(err);
+    *n_out = 0;
+    for (size_t i = 0; i < n; i++)
+        if (lhi_range_is_pass(ops[i].op) && ops[i].op != LHI_OP_WEIGHT)
+            list[(*n_out)++] = (pass_position){ops[i].op != LHI_OP_FORWARD,
+                                       ops[i].chunk, ops[i].microbatch, i};
+    lhi_sort(list, *n_out, sizeof *list, compare_places);
+    *out = list;
+    return LH_OK;
+}
+
+/* Returns a message's order: the index of the pass that produces or consumes
+ * it; 0 if there is none. */
+static size_t order_of(const lhi_rank_op *message, const pass_position *list, size_t n)
+{
+    pass_position key = {message->op != LHI_OP_FORWARD_SEND &&
+                     message->op != LHI_OP_FORWARD_RECV,
+                 message->chunk, message->microbatch, 0};
+    const pass_position *found = bsearch(&key, list, n, sizeof *list, compare_places);
+    return found ? found->at : 0;
+}
+
+static lhi_op_row row_of(const lhi_profiled_rank *r, const lhi_rank_op *op,
+                         size_t order, int64_t start_ns)
+{
+    bool pass = lhi_range_is_pass(op->op);
+    return (lhi_op_row){
+        .start_ns = op->start_ns - start_ns,
+        .ns = op->end_ns > op->start_ns ? op->end_ns - op->start_ns : 0,
+        .rank = r->rank,
+        .index = (uint32_t)order,
+        .microbatch = pass ? op->microbatch : -1,
+        .stage = (uint16_t)r->stage,
+        .replica = (uint16_t)r->replica,
+        .stage_chunk = -1,
+        .chunk = (int16_t)(pass ? op->chunk : -1),
+        .op = op->op};
+}
+
+static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
+                          size_t n, int64_t start_ns, lhi_rows *rows,
+                          lh_error *err)
+{
+    pass_position *places;
+    size_t n_places;
+    LHI_TRY(index_passes(ops, n, &places, &n_places, err));
+    lh_status status = LH_OK;
+    for (size_t i = 0; status == LH_OK && i < n; i++) {
+        size_t order = lhi_range_is_message(ops[i].op)
+                           ? order_of(&ops[i], places, n_places)
+                           : i;
+        lhi_op_row row = row_of(r, &ops[i], order, start_ns);
+        status = lhi_rows_add(rows, (uint64_t)ops[i].step, &row, err);
+        if (status == LH_OK)
+            lhi_rows_mark_preposted(rows);
+    }
+    free(places);
+    return status;
+}
+
+static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
+                          size_t n_starts, lhi_rows *rows, lh_error *err)
+{
+    for (size_t from = 0, to; from < r->n_ops; from = to) {
+        step_start key = {.step = r->ops[from].step};
+        for (to = from + 1; to < r->n_ops && r->ops[to].step == key.step;)
+            to++;
+        const step_start *start =
+            bsearch(&key, starts, n_starts, sizeof *starts, find_step);
+        LHI_TRY(
+            add_step(r, &r->ops[from], to - from, start->start_ns, rows, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows, lh_error *err)
+{
+    step_start *starts = NULL;
+    size_t n_starts = 0;
+    LHI_TRY(check_ranks(p, err));
+    LHI_TRY(lhi_profiler_find_ranks(p, err));
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        sort_ops(p, &p->ranks[i]);
+    LHI_TRY(lhi_profiler_correct_clocks(p, err));
+    LHI_TRY(lhi_profiler_time_messages(p, err));
+    LHI_TRY(find_starts(p, &starts, &n_starts, err));
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; status == LH_OK && i < p->n_ranks; i++)
+        if (p->ranks[i].stage != LH_NONE)
+            status = add_rank(&p->ranks[i], starts, n_starts, rows, err);
+    free(starts);
+    return status;
+}

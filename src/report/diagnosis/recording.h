@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job's recorded steps, prepared for replay. */
+#ifndef LHI_RECORDING_H
+#define LHI_RECORDING_H
+
+#include "report/diagnosis/op_graph.h"
+#include "report/diagnosis/defects.h"
+
+/* A step with its graph and measured times. */
+typedef struct lhi_recorded_step {
+    uint64_t step;
+    const lhi_op_graph *graph;
+    int64_t *duration_ns; /* each operation's replay duration */
+    int64_t measured_ns;
+    int64_t *passes_ns; /* per replica, from its first to its last pass */
+} lhi_recorded_step;
+
+/* A recording. All steps have the same stages and replicas. */
+struct lh_recording {
+    lhi_defect_counts remarks;
+    uint32_t n_stages, n_replicas;
+    uint32_t n_steps, room;
+    lhi_recorded_step *steps; /* sorted by step number */
+    uint32_t n_graphs, graphs_room;
+    lhi_op_graph **graphs;
+};
+
+/* Counts workers. */
+static inline uint32_t lhi_recording_n_workers(const lh_recording *r)
+{
+    return r->n_stages * r->n_replicas;
+}
+
+/* Adds a step's rows; a damaged step is only counted as a defect. */
+lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
+                            lh_error *err);
+/* Drops all steps whose ranks differ from those of most steps. */
+lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
+                            lh_error *err);
+
+#endif

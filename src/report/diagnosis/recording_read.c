@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a recording's files. */
+#include "report/diagnosis/op_table.h"
+#include "report/diagnosis/op_trace.h"
+#include "report/diagnosis/profiler.h"
+#include "report/diagnosis/recording.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of a single file in memory before steps count as complete: about 640 MB.
+ * With several files each may have rows for every step. */
+enum { MAX_ROWS = 16 << 20 };
+
+/* File formats. */
+typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER } kind;
+
+static const char *const kinds[] = {[NO_KIND] = "",
+                                    [TABLE] = "a table",
+                                    [TRACE] = "a trace of longhaul",
+                                    [PROFILER] =
+                                        "a trace of PyTorch's profiler"};
+
+/* Recording reader state. */
+typedef struct reading {
+    lh_recording *recording;
+    lhi_rows rows;
+    lhi_gzip_stream zip;
+    lhi_profiler profiler;
+    uint64_t n_traces; /* longhaul traces: one step each */
+    kind kind;         /* for all files */
+} reading;
+
+static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
+{
+    return lhi_recording_add(context, list, err);
+}
+
+static reading *reading_make(bool one, const lh_rank_map *map)
+{
+    reading *r = calloc(1, sizeof *r);
+    if (r && !(r->recording = calloc(1, sizeof *r->recording))) {
+        free(r);
+        return NULL;
+    }
+    if (r)
+        r->profiler =
+            (lhi_profiler){.map = map, .remarks = &r->recording->remarks};
+    if (r)
+        r->rows = (lhi_rows){.remarks = &r->recording->remarks,
+                             .close = close_step,
+                             .context = r->recording,
+                             .max_rows = one ? MAX_ROWS : SIZE_MAX};
+    return r;
+}
+
+static lh_status find_kind(reading *r, kind *out, lh_error *err)
+{
+    const char *text;
+    char first[LHI_GZIP_PEEK_BYTES + 1];
+    size_t n, at = 0;
+    LHI_TRY(lhi_gzip_stream_peek(&r->zip, &text, &n, err));
+    memcpy(first, text, n);
+    first[n] = '\0';
+    while (at < n && strchr(" \t\r\n", first[at]))
+        at++;
+    *out = first[at] != '{' && first[at] != '['    ? TABLE
+           : strstr(first, "\"longhaul\"") != NULL ? TRACE
+                                                   : PROFILER;
+    return LH_OK;
+}
+
+/* Reads the opened file. */
+static lh_status read_opened(reading *r, const char *name, lh_error *err)
+{
+    kind is;
+    LHI_TRY(find_kind(r, &is, err));
+    if (r->kind != NO_KIND && r->kind != is)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is %s, and a file before it %s; what was recorded "
+                        "in other ways has steps of its own: diagnose it apart",
+                        name, kinds[is], kinds[r->kind]);
+    if (r->profiler.map && is != PROFILER)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is %s, which says itself what is what: a map of "
+                        "ranks is for traces of PyTorch's profiler",
+                        name, kinds[is]);
+    r->kind = is;
+    if (is == TRACE)
+        return lhi_op_trace_read(&r->zip, name, r->n_traces++, &r->rows, err);
+    if (is == PROFILER)
+        return lhi_profiler_read_file(&r->profiler, &r->zip, name, err);
+    return lhi_op_table_read(&r->zip, name, &r->rows, err);
+}
+
+/* Moves the recording to *out, or frees it on failure. */
+static lh_status reading_end(reading *r, lh_status status, const char *name,
+                             lh_recording **out, lh_error *err)
+{
+    if (status == LH_OK && r->kind == PROFILER)
+        status = lhi_profiler_write_rows(&r->profiler, &r->rows, err);
+    if (status == LH_OK)
+        status = lhi_rows_close(&r->rows, err);
+    if (status == LH_OK)
+        status = lhi_recording_finalise(r->recording, name, err);
+    if (status == LH_OK)
+        *out = r->recording;
+    else
+        lh_recording_free(r->recording);
+    lhi_rows_fini(&r->rows);
+    lhi_profiler_fini(&r->profiler);
+    free(r);
+    return status;
+}
+
+lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
+                                   const lh_rank_map *map, lh_recording **out,
+                                   lh_error *err)
+{
+    lh_status status = LH_OK;
+    if (n_paths == 0)
+        return lhi_fail(err, LH_EINVAL, "no file of a recording is named");
+    reading *r = reading_make(n_paths == 1, map);
+    if (!r)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; status == LH_OK && i < n_paths; i++) {
+        status = lhi_gzip_stream_open(&r->zip, paths[i], err);
+        if (status == LH_OK)
+            status = read_opened(r, paths[i], err);
+        lhi_gzip_stream_close(&r->zip);
+    }
+    return reading_end(r, status, paths[0], out, err);
+}
+
+lh_status lh_recording_parse_mapped(const char *text, size_t len,
+                                    const char *name, const lh_rank_map *map,
+                                    lh_recording **out, lh_error *err)
+{
+    reading *r = reading_make(true, map);
+    if (!r)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_gzip_stream_open_text(&r->zip, text, len, err);
+    if (status == LH_OK)
+        status = read_opened(r, name, err);
+    lhi_gzip_stream_close(&r->zip);
+    return reading_end(r, status, name, out, err);
+}
+
+lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
+                            lh_recording **out, lh_error *err)
+{
+    return lh_recording_read_mapped(paths, n_paths, NULL, out, err);
+}
+
+lh_status lh_recording_parse(const char *text, size_t len, const char *name,
+                             lh_recording **out, lh_error *err)
+{
+    return lh_recording_parse_mapped(text, len, name, NULL, out, err);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Step times with idealised times in place of some recorded ones, and the
+ * slowdowns derived from them: section 4 of the paper. */
+#include "report/diagnosis/diagnose_internal.h"
+
+#include "base/sort.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define SLOWEST_SHARE 0.03 /* worker share, as in the paper */
+
+lh_status lhi_replay_mean_step(lhi_diagnosis_state *d, const lhi_scenario *scenario,
+                        double *out_ns, lh_error *err)
+{
+    int64_t *ends = LHI_NEW(d->scratch, int64_t, d->recording->n_steps);
+    if (!ends)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_replay_steps(d->recording, scenario, 1, d->threads, ends, err));
+    *out_ns = lhi_replay_mean(d->recording, ends);
+    return LH_OK;
+}
+
+/* --- slowdowns ------------------------------------------------------------ */
+
+/* Scenarios in order: all times recorded, all idealised, then one for each
+ * stage, replica and operation kind. */
+typedef struct scenario_results {
+    uint32_t n, stages, replicas, kinds;
+    int64_t *ends;
+} scenario_results;
+
+enum { BATCH_SIZE = 64 }; /* scenarios per batch, to limit table memory */
+
+/* Builds scenario number `i`. */
+static lh_status make_scenario(lhi_diagnosis_state *d, const scenario_results *p, uint32_t i,
+                               lhi_scenario *out, lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    LHI_TRY(lhi_scenario_make(r, i == 0, d->typical_ns, d->scratch, out, err));
+    if (i >= p->kinds)
+        lhi_scenario_set(r, out, LH_NONE, LH_NONE, (lh_operation)(i - p->kinds),
+                         true);
+    else if (i >= p->replicas)
+        lhi_scenario_set(r, out, LH_NONE, i - p->replicas, LH_N_OPERATIONS,
+                         true);
+    else if (i >= p->stages)
+        lhi_scenario_set(r, out, i - p->stages, LH_NONE, LH_N_OPERATIONS, true);
+    return LH_OK;
+}
+
+static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p, uint32_t from,
+                            uint32_t n, lh_error *err)
+{
+    lhi_scenario scenarios[BATCH_SIZE];
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(make_scenario(d, p, from + i, &scenarios[i], err));
+    return lhi_replay_steps(d->recording, scenarios, n, d->threads,
+                      p->ends + (size_t)from * d->recording->n_steps, err);
+}
+
+static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p, lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    p->stages = 2;
+    p->replicas = p->stages + r->n_stages;
+    p->kinds = p->replicas + r->n_replicas;
+    p->n = p->kinds + LH_N_OPERATIONS;
+    p->ends = LHI_NEW(d->scratch, int64_t, (size_t)p->n * r->n_steps);
+    if (!p->ends)
+        return lhi_fail_nomem(err);
+    for (uint32_t from = 0; from < p->n; from += BATCH_SIZE) {
+        lhi_mark mark = lhi_arena_mark(d->scratch);
+        uint32_t n = p->n - from < BATCH_SIZE ? p->n - from : BATCH_SIZE;
+        LHI_TRY(replay_batch(d, p, from, n, err));
+        lhi_arena_rewind(d->scratch, mark);
+    }
+    return LH_OK;
+}
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : 1;
+}
+
+/* Returns the slowdown of scenario `i` relative to the ideal step. */
+static double slowdown_of(const lhi_diagnosis_state *d, const scenario_results *p, uint32_t i)
+{
+    size_t at = (size_t)i * d->recording->n_steps;
+    return ratio(lhi_replay_mean(d->recording, p->ends + at), d->out.ideal_ns);
+}
+
+/* Marks the operation kinds that occur in the recording. */
+static void find_kinds(const lh_recording *r, bool *has)
+{
+    for (uint32_t i = 0; i < r->n_graphs; i++)
+        for (uint32_t k = 0; k < r->graphs[i]->n_ops; k++)
+            has[lhi_op_operation((lhi_op_type)r->graphs[i]->op[k])] = true;
+}
+
+/* Computes the slowdown's standard error. The ideal time hardly varies from
+ * step to step. */
+static double standard_error(const lh_diagnosis *out)
+{
+    double squares = 0;
+    if (out->n_steps < 2)
+        return 0;
+    for (uint32_t i = 0; i < out->n_steps; i++) {
+        double off =
+            ratio((double)out->steps[i].t_ns, out->ideal_ns) - out->slowdown;
+        squares += off * off;
+    }
+    return sqrt(squares / (out->n_steps - 1) / out->n_steps);
+}
+
+static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p, lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    lh_diagnosed_step *steps = LHI_NEW(d->arena, lh_diagnosed_step, r->n_steps);
+    lh_diagnosis *out = &d->out;
+    double measured = 0;
+    if (!steps)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < r->n_steps; i++) {
+        steps[i] =
+            (lh_diagnosed_step){r->steps[i].step, r->steps[i].measured_ns,
+                                p->ends[i], p->ends[r->n_steps + i]};
+        measured += (double)steps[i].measured_ns;
+    }
+    out->n_steps = r->n_steps;
+    out->steps = steps;
+    out->measured_ns = measured / r->n_steps;
+    out->t_ns = lhi_replay_mean(r, p->ends);
+    out->ideal_ns = lhi_replay_mean(r, p->ends + r->n_steps);
+    out->slowdown = ratio(out->t_ns, out->ideal_ns);
+    out->slowdown_error = standard_error(out);
+    return LH_OK;
+}
+
+static lh_status fill_slowdowns(lhi_diagnosis_state *d, const scenario_results *p,
+                                lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    lh_diagnosis *out = &d->out;
+    bool has[LH_N_OPERATIONS] = {false};
+    double *stages = LHI_NEW(d->arena, double, r->n_stages);
+    double *replicas = LHI_NEW(d->arena, double, r->n_replicas);
+    double *workers = LHI_NEW(d->arena, double, lhi_recording_n_workers(r));
+    if (!stages || !replicas || !workers)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < r->n_stages; i++)
+        stages[i] = slowdown_of(d, p, p->stages + i);
+    for (uint32_t i = 0; i < r->n_replicas; i++)
+        replicas[i] = slowdown_of(d, p, p->replicas + i);
+    for (uint32_t i = 0; i < lhi_recording_n_workers(r); i++)
+        workers[i] =
+            fmin(stages[i / r->n_replicas], replicas[i % r->n_replicas]);
+    find_kinds(r, has);
+    for (uint32_t i = 0; i < LH_N_OPERATIONS; i++)
+        out->by_operation[i] = has[i] ? slowdown_of(d, p, p->kinds + i) : 0;
+    out->by_stage = stages;
+    out->by_replica = replicas;
+    out->by_worker = workers;
+    return LH_OK;
+}
+
+/* --- shares --------------------------------------------------------------- */
+
+/* A worker with its slowdown, for sorting. */
+typedef struct ranked {
+    double slowdown;
+    uint32_t worker; /* stage * n_replicas + replica */
+} ranked;
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
+}
+
+static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
+{
+    lh_diagnosis *out = &d->out;
+    uint32_t n = lhi_recording_n_workers(d->recording);
+    uint32_t slow = (uint32_t)ceil(SLOWEST_SHARE * n);
+    ranked *all = LHI_NEW(d->scratch, ranked, n);
+    uint32_t *workers = LHI_NEW(d->arena, uint32_t, slow);
+    if (!all || !workers)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = (ranked){out->by_worker[i], i};
+    lhi_sort(all, n, sizeof *all, compare_ranked);
+    for (uint32_t i = 0; i < slow; i++)
+        workers[i] = all[i].worker;
+    out->n_slow_workers = slow;
+    out->slow_workers = workers;
+    return LH_OK;
+}
+
+/* Returns the share of the excess over the ideal time that a fix would remove.
+ */
+static double share_of(const lh_diagnosis *out, double without_ns)
+{
+    double lost = out->t_ns - out->ideal_ns;
+    return fabs(lost) < 1 ? 0 : (out->t_ns - without_ns) / lost;
+}
+
+static lh_status find_shares(lhi_diagnosis_state *d, lh_error *err)
+{
+    const lh_recording *r = d->recording;
+    lh_diagnosis *out = &d->out;
+    lhi_scenario workers, last;
+    double ns;
+    LHI_TRY(rank_workers(d, err));
+    LHI_TRY(lhi_scenario_make(r, true, d->typical_ns, d->scratch, &workers, err));
+    LHI_TRY(lhi_scenario_make(r, true, d->typical_ns, d->scratch, &last, err));
+    for (uint32_t i = 0; i < out->n_slow_workers; i++)
+        lhi_scenario_set(r, &workers, out->slow_workers[i] / r->n_replicas,
+                         out->slow_workers[i] % r->n_replicas, LH_N_OPERATIONS,
+                         false);
+    lhi_scenario_set(r, &last, r->n_stages - 1, LH_NONE, LH_N_OPERATIONS,
+                     false);
+    LHI_TRY(lhi_replay_mean_step(d, &workers, &ns, err));
+    out->worker_share = share_of(out, ns);
+    LHI_TRY(lhi_replay_mean_step(d, &last, &ns, err));
+    out->last_stage_share = share_of(out, ns);
+    return LH_OK;
+}
+
+lh_status lhi_diagnosis_compute_slowdowns(lhi_diagnosis_state *d, lh_error *err)
+{
+    scenario_results p = {0};
+    lhi_typical_times(d->recording, d->typical_ns);
+    LHI_TRY(replay_all(d, &p, err));
+    LHI_TRY(fill_steps(d, &p, err));
+    LHI_TRY(fill_slowdowns(d, &p, err));
+    return find_shares(d, err);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared declarations for finding a step's dependencies. */
+#ifndef LHI_STEP_NEEDS_OWN_H
+#define LHI_STEP_NEEDS_OWN_H
+
+#include "report/diagnosis/step_dependencies.h"
+
+/* Dependency search state. */
+typedef struct lhi_dependency_search {
+    lhi_step_dependencies *out;
+    const lhi_step_ops *ops;
+    lhi_arena *arena;
+    /* pass rows in order; worker w's begin at first_pass[w] */
+    uint32_t *passes;
+    uint32_t *first_pass;               /* n_workers + 1 */
+    uint32_t *stages;                   /* per chunk */
+    uint32_t *message_in, *message_out; /* per pass: a row, or LH_NONE */
+} lhi_dependency_search;
+
+/* Makes row `row` wait for row `other`. */
+void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other);
+/* Merges the groups of two rows, so that all their rows start together. */
+void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
+
+/* Adds the dependencies of passes and messages between stages. */
+lh_status lhi_dependencies_add_messages(lhi_dependency_search *w, lh_error *err);
+/* Adds the dependencies of collectives and of operations around the passes. */
+lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w, lh_error *err);
+
+#endif

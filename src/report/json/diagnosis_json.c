@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON output for `longhaul diagnose`. */
+#include "format/document/schema.h"
+#include "report/json/json_parts.h"
+
+#include <longhaul/json_output.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static json_t *seconds_of(double ns)
+{
+    return json_real(ns / 1e9);
+}
+
+/* Builds an object of values, keyed by `numbers`. */
+static json_t *map_json(const double *values, const uint32_t *numbers,
+                        uint32_t n)
+{
+    json_t *map = json_object();
+    for (uint32_t i = 0; map && i < n; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%" PRIu32, numbers ? numbers[i] : i);
+        map = lhi_json_finish(map, lhi_json_set(map, key, json_real(values[i])));
+    }
+    return map;
+}
+
+static json_t *operations_json(const lh_diagnosis *d)
+{
+    json_t *map = json_object();
+    for (uint32_t i = 0; map && i < LH_N_OPERATIONS; i++)
+        if (d->by_operation[i] > 0)
+            map = lhi_json_finish(
+                map, lhi_json_set(map, lh_operation_name((lh_operation)i),
+                                  json_real(d->by_operation[i])));
+    return map;
+}
+
+static json_t *steps_json(const lh_diagnosis *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < d->n_steps; i++)
+        list = lhi_json_append(
+            list, json_pack("{s:I, s:o, s:o, s:o}", "step",
+                            (json_int_t)d->steps[i].step, "measured_s",
+                            lhi_json_seconds(d->steps[i].measured_ns), "t_s",
+                            lhi_json_seconds(d->steps[i].t_ns), "ideal_s",
+                            lhi_json_seconds(d->steps[i].ideal_ns)));
+    return list;
+}
+
+static json_t *slow_json(const lh_diagnosis *d)
+{
+    static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
+                                        [LH_SLOW_STAGE] = "stage",
+                                        [LH_SLOW_LINK] = "link",
+                                        [LH_SLOW_MICROBATCHES] =
+                                            "microbatches"};
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < d->n_slow_components; i++) {
+        const lh_slow_component *t = &d->slow_components[i];
+        json_t *j = json_pack(
+            "{s:s, s:f, s:I, s:I, s:I, s:b, s:o, s:b}", "what", names[t->kind],
+            "ratio", t->ratio, "steps", (json_int_t)t->n_steps, "from",
+            (json_int_t)t->first_step, "until", (json_int_t)t->last_step, "to_the_end",
+            t->is_ongoing, "cost_s", lhi_json_seconds(t->cost_ns), "hidden",
+            t->hidden);
+        bool ok = j != NULL;
+        if (ok && t->stage != LH_NONE)
+            ok = lhi_json_set(j, "stage", json_integer(t->stage));
+        if (ok && t->kind == LH_SLOW_LINK)
+            ok = lhi_json_set(j, "to", json_integer(t->to_stage));
+        if (ok && t->replica != LH_NONE)
+            ok = lhi_json_set(j, "replica",
+                              json_integer(d->replicas[t->replica]));
+        list = lhi_json_append(list, lhi_json_finish(j, ok));
+    }
+    return list;
+}
+
+static json_t *helps_json(const lh_diagnosis *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < d->n_remedies; i++)
+        list = lhi_json_append(
+            list, json_pack("{s:s, s:s, s:o, s:f}", "what", d->remedies[i].action,
+                            "assumes", d->remedies[i].assumptions, "predicted_s",
+                            lhi_json_seconds(d->remedies[i].predicted_ns), "gain",
+                            d->remedies[i].gain));
+    return list;
+}
+
+/* Builds a string from a text that may contain any bytes, such as file names.
+ */
+static json_t *shown_json(const char *text)
+{
+    char shown[1024];
+    lh_text_escape(text, strlen(text), shown, sizeof shown);
+    return json_string(shown);
+}
+
+static json_t *remarks_json(const lh_diagnosis *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < d->n_defects; i++)
+        list = lhi_json_append(
+            list, json_pack("{s:s, s:I, s:o}", "kind", d->defects[i].kind, "n",
+                            (json_int_t)d->defects[i].n, "text",
+                            shown_json(d->defects[i].text)));
+    return list;
+}
+
+static json_t *workers_json(const lh_diagnosis *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < d->n_slow_workers; i++) {
+        uint32_t w = d->slow_workers[i], R = d->n_replicas;
+        list = lhi_json_append(list, json_pack("{s:I, s:I, s:f}", "stage",
+                                               (json_int_t)(w / R), "replica",
+                                               (json_int_t)d->replicas[w % R],
+                                               "slowdown", d->by_worker[w]));
+    }
+    return list;
+}
+
+json_t *lhi_json_diagnosis(const lh_diagnosis *d)
+{
+    json_t *j = json_pack(
+        "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}", "n_steps",
+        (json_int_t)d->n_steps, "stages", (json_int_t)d->n_stages, "replicas",
+        (json_int_t)d->n_replicas, "microbatches",
+        (json_int_t)d->n_microbatches, "measured_s", seconds_of(d->measured_ns),
+        "t_s", seconds_of(d->t_ns), "ideal_s", seconds_of(d->ideal_ns),
+        "slowdown", d->slowdown, "slowdown_error", d->slowdown_error);
+    bool ok =
+        j &&
+        lhi_json_set(j, "by_stage", map_json(d->by_stage, NULL, d->n_stages)) &&
+        lhi_json_set(j, "by_replica",
+                     map_json(d->by_replica, d->replicas, d->n_replicas)) &&
+        lhi_json_set(j, "by_operation", operations_json(d)) &&
+        lhi_json_set(j, "worker_share", json_real(d->worker_share)) &&
+        lhi_json_set(j, "last_stage_share", json_real(d->last_stage_share)) &&
+        lhi_json_set(j, "slowest_workers", workers_json(d)) &&
+        lhi_json_set(j, "slow", slow_json(d)) &&
+        lhi_json_set(j, "helps", helps_json(d)) &&
+        lhi_json_set(j, "steps", steps_json(d)) &&
+        lhi_json_set(j, "remarks", remarks_json(d));
+    return lhi_json_finish(j, ok);
+}
+
+lh_status lh_diagnosis_format(const lh_diagnosis *d, char **text, size_t *len,
+                              lh_error *err)
+{
+    return lhi_json_format_indented(lhi_json_diagnosis(d), 2, text, len, err);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON output for `longhaul optical`. */
+#include "format/document/schema.h"
+#include "report/json/json_parts.h"
+
+#include <longhaul/json_output.h>
+
+static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        list = lhi_json_append(
+            list, json_integer(wide ? wide[i] : (int64_t)narrow[i]));
+    return list;
+}
+
+/* Builds one job's results in a run. */
+static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
+{
+    json_t *sites = json_array();
+    for (uint32_t d = 0; sites && d < job->n_devices; d++)
+        sites = lhi_json_append(
+            sites, json_integer(lh_topology_node_id(t, job->sites[d])));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "iteration_ns", ints(job->iteration_ns, NULL, job->n_iterations),
+        "labels", ints(NULL, job->labels, job->n_iterations), "requests",
+        ints(NULL, job->requested, job->n_iterations), "refused",
+        ints(NULL, job->refused, job->n_iterations), "blocked",
+        (json_int_t)job->blocked, "iteration_s", job->iteration_s,
+        "bubble_ratio", job->bubble_ratio, "blocking_probability",
+        job->blocking_probability, "slots_held", job->slots_held,
+        "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
+}
+
+/* Builds a run: with one job, the job and its seed; with several, a list of
+ * them. */
+static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
+{
+    json_t *object;
+    if (run->n_jobs == 1) {
+        object = job_json(t, &run->jobs[0]);
+    } else {
+        json_t *jobs = json_array();
+        for (uint32_t j = 0; jobs && j < run->n_jobs; j++)
+            jobs = lhi_json_append(jobs, job_json(t, &run->jobs[j]));
+        object = json_pack("{s:o}", "jobs", jobs);
+    }
+    const bool ok = object && lhi_json_set(object, "seed",
+                                           json_integer((json_int_t)run->seed));
+    return lhi_json_finish(object, ok);
+}
+
+static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
+{
+    json_t *seeds = json_array();
+    for (uint32_t k = 0; seeds && k < p->n_runs; k++)
+        seeds = lhi_json_append(seeds, run_json(t, &p->runs[k]));
+    return json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "policy",
+        lh_assignment_name(p->assignment), "iteration_s", p->iteration_s,
+        "iteration_s_sd", p->iteration_s_sd, "bubble_ratio", p->bubble_ratio,
+        "bubble_ratio_sd", p->bubble_ratio_sd, "blocking_probability",
+        p->blocking_probability, "blocking_probability_sd",
+        p->blocking_probability_sd, "slots_held", p->slots_held, "collateral",
+        p->collateral, "lower_bound_s", p->bound_s, "seeds", seeds);
+}
+
+lh_status lh_optical_format(const lh_scenario *scenario,
+                            const lh_optical *optical, char **text, size_t *len,
+                            lh_error *err)
+{
+    const lh_topology *t = lh_scenario_topology(scenario);
+    json_t *policies = json_object();
+    bool ok = policies != NULL;
+    for (uint32_t i = 0; ok && i < optical->n_policies; i++)
+        ok = lhi_json_set(policies, optical->policies[i].name,
+                          policy_json(t, &optical->policies[i]));
+    json_t *j = json_pack("{s:s, s:o}", "topology", lh_topology_name(t),
+                          "policies", lhi_json_finish(policies, ok));
+    return lhi_json_format_indented(j, 2, text, len, err);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON strings without the JSON library, for code that also runs in a report's
+ * page. */
+#ifndef LHI_JSONSTRING_H
+#define LHI_JSONSTRING_H
+
+#include "base/escape.h"
+
+/* Checks whether a character is written as \uXXXX in strings; see jsontext.h.
+ */
+bool lhi_json_is_escaped(uint32_t character);
+/* Adds a string. Invalid UTF-8 counts as a failed allocation; check with
+ * lhi_is_utf8() first. */
+void lhi_json_add_string(lhi_text *text, const char *string);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides whether the best candidate is worth a switch, and writes the reason.
+ */
+#include "resilience/adapt/adapt_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void append_reason(lh_adapt *a, const char *format, ...) LHI_PRINTF(2, 3);
+
+/* Appends to the reason; truncates text beyond its capacity. */
+static void append_reason(lh_adapt *a, const char *format, ...)
+{
+    size_t used = strlen(a->why);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(a->why + used, sizeof a->why - used, format, list);
+    va_end(list);
+}
+
+enum {
+    TIME_TEXT = 24,
+    END_REPORT_DELAY = 2 /* iterations until an end is reported */
+};
+
+/* Relative difference below which a link's two directions count as equally
+ * slow. */
+static const double DIRECTION_TOLERANCE = 0.02;
+
+static const char *time_text(int64_t ns, char *text)
+{
+    double ms = (double)ns * 1e-6;
+    if (ms >= 10000)
+        snprintf(text, TIME_TEXT, "%.1f s", ms * 1e-3);
+    else
+        snprintf(text, TIME_TEXT, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
+    return text;
+}
+
+/* Returns the event of a link's other direction if it is as slow, else NULL. */
+static const lh_monitor_event *
+find_opposite_event(const lh_adapt *a, const lh_adapt_input *now, const lh_monitor_event *e)
+{
+    if (e->target != LH_MONITOR_LINK)
+        return NULL;
+    const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
+    for (uint32_t i = 0; i < now->n_events; i++) {
+        const lh_monitor_event *x = &now->events[i];
+        if (x->target != LH_MONITOR_LINK)
+            continue;
+        const lh_link *back = lh_pipeline_link(a->pipeline, x->index);
+        if (back->from == l->to && back->to == l->from &&
+            fabs(x->current_ns - e->current_ns) <= DIRECTION_TOLERANCE * e->current_ns)
+            return x;
+    }
+    return NULL;
+}
+
+static void append_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
+{
+    char now[TIME_TEXT];
+    time_text((int64_t)e->current_ns, now);
+    if (e->target != LH_MONITOR_LINK) {
+        append_reason(a, "device %" PRIu32 " takes %s%s", e->index, now,
+                  e->target == LH_MONITOR_DATA ? " for its data" : "");
+        return;
+    }
+    const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
+    if (both_ways)
+        append_reason(a, "%" PRIu32 "-%" PRIu32 " takes %s each way",
+                  l->from < l->to ? l->from : l->to,
+                  l->from < l->to ? l->to : l->from, now);
+    else
+        append_reason(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to, now);
+}
+
+/* Appends the active slowdowns, the first few by name. */
+static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
+{
+    enum { SHOWN = 3 };
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < now->n_events; i++) {
+        const lh_monitor_event *e = &now->events[i];
+        const lh_monitor_event *back = find_opposite_event(a, now, e);
+        if ((back && back < e) || n++ >= SHOWN)
+            continue;
+        append_reason(a, "%s", n > 1 ? ", " : "");
+        append_event(a, e, back != NULL);
+    }
+    if (n > SHOWN)
+        append_reason(a, " and %" PRIu32 " more", n - SHOWN);
+    append_reason(a, n ? ": " : "nothing is slow: ");
+}
+
+/* Returns a candidate's name for use in a sentence. */
+static const char *candidate_text(const char *name)
+{
+    return strcmp(name, lh_adapt_candidate(0)) == 0 ? "the original order"
+                                                    : name;
+}
+
+/* Appends the new data path if it differs from the present one. */
+static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
+{
+    uint32_t n = lh_pipeline_n_links(a->pipeline);
+    if (f->path == LH_DATA_PATH_MIXED) {
+        if (a->path == LH_DATA_PATH_MIXED &&
+            memcmp(f->links, a->running_links, n * sizeof *f->links) == 0)
+            return;
+        append_reason(a, ", slow links delegated");
+    } else if (f->path != a->path) {
+        append_reason(a, f->path == LH_DATA_PATH_DIRECT
+                         ? ", messages direct again"
+                         : ", all messages delegated");
+    }
+}
+
+/* Returns for how many iterations a switch would take effect in the present
+ * state: the expected remaining duration less the decision latency. */
+static uint64_t estimate_benefit_steps(const lh_adapt *a, const lh_adapt_input *now)
+{
+    uint64_t left = lhi_persistent_change_estimate_remaining(a->changes, a->n_changes, now->step);
+    left = left < now->steps_left ? left : now->steps_left;
+    return left > LH_ADAPT_DECISION_LATENCY ? left - LH_ADAPT_DECISION_LATENCY : 0;
+}
+
+/* Computes a switch's cost in ns: the switch itself, plus the candidate's loss
+ * per iteration while it stays after the slowdown's end. It stays until the end
+ * is reported and followed, or for `min_interval_steps` after the switch. */
+static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
+{
+    uint64_t lasts = a->decision.benefit_steps, stays = END_REPORT_DELAY + LH_ADAPT_DECISION_LATENCY,
+             passed = LH_ADAPT_DECISION_LATENCY + lasts;
+    if (a->min_interval_steps > stays + lasts)
+        stays = a->min_interval_steps - lasts;
+    uint64_t left = now->steps_left > passed ? now->steps_left - passed : 0;
+    return (double)a->switch_ns +
+           (double)a->candidate.loss_after_ns * (double)(stays < left ? stays : left);
+}
+
+/* Returns the rule that forbids a switch now, or NULL. */
+static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
+{
+    const lhi_adapt_candidate_result *f = &a->candidate;
+    const lh_decision *d = &a->decision;
+    double gain = (double)(f->current_ns - f->predicted_ns);
+    if (a->was_refused)
+        return "it was refused";
+    if (gain * (double)d->benefit_steps <= compute_switch_cost(a, now))
+        return "too few iterations are expected to stay like this";
+    bool is_urgent =
+        (double)f->current_ns >= (1 + a->urgent_slowdown) * (double)a->baseline_ns;
+    if (a->has_switched && !is_urgent &&
+        now->step + 1 + LH_ADAPT_DECISION_LATENCY < a->switched_step + a->min_interval_steps)
+        return "the last switch was just before";
+    return NULL;
+}
+
+/* Writes the reason to stay with the running schedule. */
+static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
+                        const char *objection)
+{
+    char one[TIME_TEXT], other[TIME_TEXT];
+    const lhi_adapt_candidate_result *f = &a->candidate;
+    append_slowdowns(a, now);
+    append_reason(a, "%s an iteration", time_text(f->current_ns, one));
+    if (!objection) {
+        append_reason(a, ", and no candidate is faster");
+        return;
+    }
+    append_reason(a, ", %s with %s", time_text(f->predicted_ns, other),
+              candidate_text(f->name));
+    append_path(a, f);
+    append_reason(a, "; %s", objection);
+}
+
+static void propose(lh_adapt *a, const lh_adapt_input *now)
+{
+    char one[TIME_TEXT], other[TIME_TEXT];
+    const lhi_adapt_candidate_result *f = &a->candidate;
+    lh_decision *d = &a->decision;
+    d->is_switch = true;
+    d->schedule = f->schedule;
+    d->name = f->name;
+    d->path = f->path;
+    d->delegated = f->path == LH_DATA_PATH_MIXED ? f->links : NULL;
+    d->predicted_ns = f->predicted_ns;
+    append_slowdowns(a, now);
+    append_reason(a, "%s an iteration, %s with %s", time_text(f->current_ns, one),
+              time_text(f->predicted_ns, other), candidate_text(f->name));
+    append_path(a, f);
+}
+
+void lhi_adapt_decide_switch(lh_adapt *a, const lh_adapt_input *now, bool is_new)
+{
+    const lhi_adapt_candidate_result *f = &a->candidate;
+    lh_decision *d = &a->decision;
+    *d = (lh_decision){
+        .schedule = a->running,
+        .name = a->running_name,
+        .path = a->path,
+        .delegated = a->path == LH_DATA_PATH_MIXED ? a->running_links : NULL,
+        .current_ns = f->current_ns,
+        .predicted_ns = f->current_ns,
+        .bound_ns = f->bound_ns,
+        .switch_ns = a->switch_ns,
+        .benefit_steps = estimate_benefit_steps(a, now),
+        .effort = is_new ? f->effort : 0,
+        .why = a->why};
+    a->why[0] = '\0';
+    double gain = (double)(f->current_ns - f->predicted_ns);
+    bool is_better =
+        f->schedule && gain > 0 && gain >= a->min_gain * (double)f->current_ns;
+    const char *objection = is_better ? find_objection(a, now) : NULL;
+    if (is_better && !objection)
+        propose(a, now);
+    else
+        explain_no_switch(a, now, objection);
+    if (!is_better)
+        a->baseline_ns = f->current_ns;
+    if (d->predicted_ns > 0)
+        d->gap =
+            (double)(d->predicted_ns - d->bound_ns) / (double)d->predicted_ns;
+    if (d->bound_ns > 0 && d->gap >= 0.0005)
+        append_reason(a, "; no schedule is more than %.1f %% faster", 100 * d->gap);
+    else if (d->bound_ns > 0)
+        append_reason(a, "; no schedule is faster");
+}

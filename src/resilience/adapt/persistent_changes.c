@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Estimates a slowdown's remaining duration. It uses past durations of the same
+ * slowdown, else those of other slowdowns, else the present age (Lindy's rule).
+ */
+#include "resilience/adapt/adapt_internal.h"
+
+void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step)
+{
+    thing->is_active = false;
+    thing->past_steps[thing->n_ended++ % LHI_MAX_PAST_DURATIONS] = step - thing->since_step;
+}
+
+/* Sums over past occurrences that lasted at least `age` iterations: their
+ * number and their total duration beyond `age`. */
+typedef struct remaining_sum {
+    uint64_t n_alike, left;
+} remaining_sum;
+
+/* Adds a change's past occurrences. An end is reported with the second
+ * iteration without it, so the latest iteration may already be the first after
+ * the end; hence the + 1. */
+static void add_past_durations(const lhi_persistent_change *thing, uint64_t age, remaining_sum *r)
+{
+    uint64_t n = thing->n_ended < LHI_MAX_PAST_DURATIONS ? thing->n_ended : LHI_MAX_PAST_DURATIONS;
+    for (uint64_t i = 0; i < n; i++)
+        if (thing->past_steps[i] + 1 >= age) {
+            r->n_alike++;
+            r->left += thing->past_steps[i] > age ? thing->past_steps[i] - age : 0;
+        }
+}
+
+/* Estimates one change's remaining duration; `others` serve if it has no past
+ * of its own. */
+static uint64_t estimate_remaining(const lhi_persistent_change *thing, const lhi_persistent_change *others,
+                        uint32_t n_others, uint64_t step)
+{
+    uint64_t age = step + 1 - thing->since_step;
+    remaining_sum r = {0};
+    add_past_durations(thing, age, &r);
+    for (uint32_t i = 0; thing->n_ended == 0 && i < n_others; i++)
+        add_past_durations(&others[i], age, &r);
+    return r.n_alike > 0 ? r.left / r.n_alike : age;
+}
+
+uint64_t lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things, uint32_t n, uint64_t step)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!things[i].is_active)
+            continue;
+        bool is_quiet = i + 1 == n;
+        uint64_t left = estimate_remaining(&things[i], things, is_quiet ? 0 : n - 1, step);
+        least = left < least ? left : least;
+    }
+    return least;
+}

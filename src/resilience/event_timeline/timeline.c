@@ -1,0 +1,751 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds an event timeline's states from its events. */
+#include "resilience/event_timeline/timeline.h"
+#include "base/options.h"
+#include "schedule/pipeline/link_names.h"
+#include "schedule/pipeline/pipeline_internal.h"
+#include "resilience/placement/placement_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has(const uint64_t *set, uint32_t i)
+{
+    return set[i / 64] >> i % 64 & 1;
+}
+
+static void add_to(uint64_t *set, uint32_t i)
+{
+    set[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* --- event targets ---------------------------------------------------------
+ */
+
+/* Prefixes an error with the event's file and line, or its index. */
+static lh_status fail_event(const lh_events *events, const lh_event *e,
+                              lh_status status, lh_error *err)
+{
+    if (status != LH_OK && status != LH_ENOMEM && e->line > 0)
+        lhi_fail_add_context(err, "%s:%" PRIu32, events->name, e->line);
+    else if (status != LH_OK && status != LH_ENOMEM)
+        lhi_fail_add_context(err, "event %zu", (size_t)(e - events->events));
+    return status;
+}
+
+/* Rejects a factor on links whose time is 0, where it has no effect. */
+static lh_status check_factors(const lh_link *links, const lhi_event_effect *effect,
+                               lh_error *err)
+{
+    const lh_event *e = effect->event;
+    bool has_latency = false, has_transfer = false;
+    for (uint32_t i = 0; i < effect->n_links; i++) {
+        const lh_link *link = &links[effect->links[i]];
+        has_latency = has_latency || link->latency_ns > 0;
+        has_transfer = has_transfer || link->transfer_ns > 0;
+    }
+    const char *key = e->latency_factor > 1 && !has_latency     ? "latency"
+                      : e->transfer_factor > 1 && !has_transfer ? "transfer"
+                      : e->slowdown > 1 && !has_latency && !has_transfer
+                          ? "slower"
+                          : NULL;
+    if (!key)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: a factor changes nothing here, '%.60s' has no %s of "
+                    "its own; give a time",
+                    key, e->links[0],
+                    *key == 's' ? "latency and no transfer time" : key);
+}
+
+/* Stores the marked links in the effect. */
+static lh_status store_links(const lhi_link_list *list, lhi_event_effect *effect,
+                          const bool *hit, lhi_arena *mem, lh_error *err)
+{
+    for (uint32_t i = 0; i < list->n_links; i++)
+        effect->n_links += hit[i];
+    effect->links = LHI_NEW(mem, uint32_t, effect->n_links);
+    if (!effect->links)
+        return lhi_fail_nomem(err);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n_links; i++)
+        if (hit[i])
+            effect->links[n++] = i;
+    return LH_OK;
+}
+
+static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
+                                  bool *hit, lhi_arena *mem, lh_error *err)
+{
+    const lh_event *e = effect->event;
+    for (uint32_t i = 0; i < e->n_links; i++) {
+        lh_status status = lhi_find_links_by_name(list, e->links[i], hit, err);
+        if (status != LH_OK) {
+            lhi_fail_add_context(err, "links");
+            return status;
+        }
+    }
+    LHI_TRY(store_links(list, effect, hit, mem, err));
+    return check_factors(list->links, effect, err);
+}
+
+static lh_status find_host(const lh_event_timeline *c, const lh_event *e, lh_error *err)
+{
+    uint32_t n = lh_host_placement_n_hosts(c->placement);
+    if (e->device < n)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "device: there is no host %" PRIu32 "; there are 0 to "
+                    "%" PRIu32,
+                    e->device, n - 1);
+}
+
+static lh_status find_device(const lh_pipeline *p, const lh_event *e,
+                             lh_error *err)
+{
+    uint32_t n = lh_pipeline_n_devices(p);
+    if (e->device >= n)
+        return lhi_fail(err, LH_EINPUT,
+                        "device: there is no device %" PRIu32
+                        "; the pipeline has 0 to %" PRIu32,
+                        e->device, n - 1);
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, c);
+        if (k->device == e->device && (k->f_ns || k->d_ns || k->w_ns))
+            return LH_OK;
+    }
+    return lhi_fail(err, LH_EINPUT,
+                    "device: device %" PRIu32 " has no passes to be slower",
+                    e->device);
+}
+
+/* Repeats the file reader's range checks for events that a program made. */
+static lh_status check_numbers(const lh_event *e, lh_error *err)
+{
+    bool more = e->latency_ns > 0 || e->transfer_ns > 0 ||
+                e->latency_factor > 1 || e->transfer_factor > 1;
+    if (e->first_step < 0 || e->end_step <= e->first_step)
+        return lhi_fail(err, LH_EINPUT,
+                        "from %" PRId64 ", to %" PRId64
+                        ": both are steps, the second one later",
+                        e->first_step, e->end_step);
+    if (e->latency_ns < 0 || e->transfer_ns < 0 || !(e->latency_factor >= 1) ||
+        !(e->transfer_factor >= 1) || !(e->slowdown >= 1))
+        return lhi_fail(err, LH_EINPUT,
+                        "times have to be at least 0, factors at least 1, "
+                        "which changes nothing");
+    if (more && e->n_links == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "a device has no latency and no transfer time");
+    if (!more && e->slowdown <= 1)
+        return lhi_fail(err, LH_EINPUT, "it changes nothing");
+    return LH_OK;
+}
+
+/* Finds the links for messages from and to the rank. */
+static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect, bool *hit,
+                           lhi_arena *mem, lh_error *err)
+{
+    uint32_t rank = effect->event->rank;
+    uint32_t n = lh_pipeline_n_devices(list->pipeline);
+    if (effect->event->first_step < 0)
+        return lhi_fail(err, LH_EINPUT, "at %" PRId64 ": a step is at least 0",
+                        effect->event->first_step);
+    if (rank >= n)
+        return lhi_fail(err, LH_EINPUT,
+                        "rank: there is no rank %" PRIu32
+                        "; the pipeline has 0 to %" PRIu32,
+                        rank, n - 1);
+    bool any = false;
+    for (uint32_t i = 0; i < list->n_links; i++) {
+        hit[i] = list->links[i].from == rank || list->links[i].to == rank;
+        any = any || hit[i];
+    }
+    if (!any)
+        return lhi_fail(err, LH_EINPUT,
+                        "rank: rank %" PRIu32 " has no links, whose messages "
+                        "could wait for a rail",
+                        rank);
+    return store_links(list, effect, hit, mem, err);
+}
+
+static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect, lh_error *err)
+{
+    if (effect->event->n_links == 0)
+        return find_host(c, effect->event, err);
+    lh_status status = lhi_event_find_host_links(c, effect, err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(err, "links");
+        return status;
+    }
+    return check_factors(c->host_links, effect, err);
+}
+
+/* Validates one event and finds its targets. */
+static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list, lhi_event_effect *effect,
+                          bool *hit, lh_error *err)
+{
+    const lh_event *e = effect->event;
+    if (e->rail != LH_RAIL_UNCHANGED && c->placement)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "rail: those of hosts are not played; leave the event "
+                        "out, or have devices alone");
+    if (e->rail != LH_RAIL_UNCHANGED)
+        return find_rail(list, effect, hit, c->mem, err);
+    LHI_TRY(check_numbers(e, err));
+    if (c->placement)
+        return find_hosts(c, effect, err);
+    if (e->n_links == 0)
+        return find_device(list->pipeline, e, err);
+    return find_event_links(list, effect, hit, c->mem, err);
+}
+
+/* Checks a rail event: a rank has two rails, and at most one may be down unless
+ * the run restarts. */
+static lh_status check_rail(const lh_events *events, const lh_event *e,
+                            bool restarts, lh_error *err)
+{
+    const lh_event *before = NULL;
+    for (uint32_t i = 0; i < events->n_events; i++) {
+        const lh_event *x = &events->events[i];
+        if (x->rail == LH_RAIL_UNCHANGED || x->rank != e->rank || x == e)
+            continue;
+        if (x->first_step == e->first_step)
+            return lhi_fail(err, LH_EINPUT,
+                            "rail: two events of rank %" PRIu32
+                            " at step %" PRId64,
+                            e->rank, e->first_step);
+        if (x->first_step < e->first_step && (!before || x->first_step > before->first_step))
+            before = x;
+    }
+    bool down = before && before->rail == LH_RAIL_DOWN;
+    if (e->rail == LH_RAIL_UP && !down)
+        return lhi_fail(err, LH_EINPUT,
+                        "rail: none of rank %" PRIu32 " is down at step "
+                        "%" PRId64,
+                        e->rank, e->first_step);
+    if (e->rail == LH_RAIL_DOWN && down && !restarts)
+        return lhi_fail(err, LH_EINPUT,
+                        "rail: the last of rank %" PRIu32 " goes down at step "
+                        "%" PRId64 ", and without one no run goes on; let one "
+                        "come up before",
+                        e->rank, e->first_step);
+    return LH_OK;
+}
+
+static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
+                          lhi_link_list *list, lh_error *err)
+{
+    size_t room = list->n_links;
+    for (uint32_t i = 0; i < events->n_events; i++)
+        room += 2 * (size_t)events->events[i].n_links;
+    lh_link *links = calloc(room + 1, sizeof *links);
+    bool *hit = calloc(room + 1, sizeof *hit);
+    lh_status status = links && hit ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK && list->n_links)
+        memcpy(links, list->links, list->n_links * sizeof *links);
+    list->links = links;
+    /* Rails last: they affect all links, including those that other events add.
+     */
+    for (uint32_t i = 0; status == LH_OK && i < 2 * c->n_effects; i++) {
+        const lh_event *e = &events->events[i % c->n_effects];
+        bool rails = i >= c->n_effects;
+        if ((e->rail != LH_RAIL_UNCHANGED) != rails)
+            continue;
+        memset(hit, 0, room);
+        status = resolve_event(c, list, &c->effects[i % c->n_effects], hit, err);
+        if (status == LH_OK && rails)
+            status = check_rail(events, e, c->restart_steps > 0, err);
+        fail_event(events, e, status, err);
+    }
+    free(hit);
+    return status;
+}
+
+/* --- states ------------------------------------------------------------------
+ */
+
+static int compare_steps(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Builds the sorted start steps of the intervals between events. */
+static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
+{
+    int64_t *at = c->starts =
+        LHI_NEW(c->mem, int64_t, 2 * (size_t)c->n_effects + 1);
+    if (!at)
+        return lhi_fail_nomem(err);
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < c->n_effects; i++) {
+        at[n++] = c->effects[i].event->first_step;
+        at[n++] = c->effects[i].event->end_step;
+    }
+    qsort(at, n, sizeof *at, compare_steps);
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || at[i] != at[c->n_intervals - 1])
+            at[c->n_intervals++] = at[i];
+    return LH_OK;
+}
+
+/* Returns the state with the set in the last slot; adds it as a new state if
+ * there is none. */
+static uint32_t find_state(lh_event_timeline *c)
+{
+    const uint64_t *set = c->active_sets + (size_t)c->n_states * c->n_words;
+    for (uint32_t s = 0; s < c->n_states; s++)
+        if (memcmp(c->active_sets + (size_t)s * c->n_words, set,
+                   c->n_words * sizeof *set) == 0)
+            return s;
+    return c->n_states++;
+}
+
+static lh_status build_states(lh_event_timeline *c, lh_error *err)
+{
+    LHI_TRY(build_intervals(c, err));
+    c->n_words = c->n_effects / 64 + 1;
+    c->states = LHI_NEW(c->mem, uint32_t, c->n_intervals);
+    /* One slot more than there can be states: the set under lookup. */
+    c->active_sets =
+        LHI_NEW(c->mem, uint64_t, ((size_t)c->n_intervals + 2) * c->n_words);
+    if (!c->states || !c->active_sets)
+        return lhi_fail_nomem(err);
+    c->n_states = 1; /* without any event */
+    for (uint32_t i = 0; i < c->n_intervals; i++) {
+        uint64_t *set = c->active_sets + (size_t)c->n_states * c->n_words;
+        memset(set, 0, c->n_words * sizeof *set);
+        for (uint32_t k = 0; k < c->n_effects; k++) {
+            const lh_event *e = c->effects[k].event;
+            if (e->first_step <= c->starts[i] && c->starts[i] < e->end_step)
+                add_to(set, k);
+        }
+        c->states[i] = find_state(c);
+    }
+    return LH_OK;
+}
+
+/* --- names -------------------------------------------------------------------
+ */
+
+static lh_status find_name(lh_event_timeline *c, const char *name, uint32_t *out,
+                           lh_error *err)
+{
+    for (*out = 0; *out < c->n_names; (*out)++)
+        if (strcmp(c->names[*out], name) == 0)
+            return LH_OK;
+    if (!(c->names[*out] = lhi_arena_strdup(c->mem, name)))
+        return lhi_fail_nomem(err);
+    c->n_names++;
+    return LH_OK;
+}
+
+/* Stores the display names for an event's links, device or rail. */
+static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x, lh_error *err)
+{
+    const lh_event *e = x->event;
+    char device[32];
+    if (e->rail == LH_RAIL_UNCHANGED)
+        snprintf(device, sizeof device, "%s %" PRIu32,
+                 c->placement ? "host" : "device", e->device);
+    else
+        snprintf(device, sizeof device, "rail of rank %" PRIu32, e->rank);
+    x->n_names = e->n_links ? e->n_links : 1;
+    x->names = LHI_NEW(c->mem, uint32_t, x->n_names);
+    if (!x->names)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < x->n_names; i++)
+        LHI_TRY(
+            find_name(c, e->n_links ? e->links[i] : device, &x->names[i], err));
+    return LH_OK;
+}
+
+static lh_status build_names(lh_event_timeline *c, lh_error *err)
+{
+    size_t most = 0;
+    for (uint32_t k = 0; k < c->n_effects; k++)
+        most += c->effects[k].event->n_links + 1u;
+    if (!(c->names = LHI_NEW(c->mem, const char *, most)))
+        return lhi_fail_nomem(err);
+    for (uint32_t k = 0; k < c->n_effects; k++)
+        LHI_TRY(name_effect(c, &c->effects[k], err));
+    return LH_OK;
+}
+
+/* --- construction ------------------------------------------------------------
+ */
+
+static lh_status check_size(const lh_events *events, lh_error *err)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < events->n_events; i++)
+        n += events->events[i].n_links;
+    if (events->n_events <= LH_MAX_EVENTS && n <= LH_MAX_EVENT_LINKS)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "%" PRIu32 " events name %" PRIu64
+                    " links; at most %u and %u are possible",
+                    events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
+}
+
+static lh_status check_places(const lh_event_timeline *c, const lh_pipeline *pipeline,
+                              lh_error *err)
+{
+    const lh_pipeline *p = c->placement ? c->placement->pipeline : pipeline;
+    if (p->n_devices == pipeline->n_devices &&
+        p->n_chunks == pipeline->n_chunks &&
+        p->n_microbatches == pipeline->n_microbatches)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    "lh_event_timeline_options: the places are of another pipeline");
+}
+
+/* Copies the events and resolves their targets. Link indices refer to c->base,
+ * the pipeline that this function builds. */
+static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
+                             const lh_pipeline *given, lh_error *err)
+{
+    LHI_TRY(check_places(c, given, err));
+    const lh_pipeline *pipeline = c->placement ? c->placement->pipeline : given;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(check_size(events, err));
+    LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
+    /* Read-only until find_all() replaces the array with a copy. */
+    lhi_link_list list = {pipeline, (lh_link *)(uintptr_t)desc.links,
+                          desc.n_links};
+    c->n_effects = events->n_events;
+    c->effects = LHI_NEW(c->mem, lhi_event_effect, c->n_effects);
+    lh_event *own = LHI_NEW(c->mem, lh_event, c->n_effects);
+    if (!c->effects || !own)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < c->n_effects; i++) {
+        own[i] = events->events[i];
+        c->effects[i].event = &own[i];
+        if (own[i].rail == LH_RAIL_UNCHANGED)
+            continue;
+        /* A failure affects its step only; a recovery affects none. */
+        own[i].end_step = own[i].first_step + (own[i].rail == LH_RAIL_DOWN);
+        own[i].latency_factor = own[i].transfer_factor = own[i].slowdown = 1;
+        own[i].latency_ns = own[i].transfer_ns = 0;
+        c->effects[i].block_ns = LH_RAIL_DETECTION_NS / c->speed;
+    }
+    lh_status status = resolve_events(c, events, &list, err);
+    desc.links = list.links;
+    desc.n_links = list.n_links;
+    if (status == LH_OK)
+        status = lhi_pipeline_rebuild(pipeline, &desc, &c->base, err);
+    free(list.links);
+    LHI_TRY(status);
+    LHI_TRY(build_states(c, err));
+    LHI_TRY(build_names(c, err));
+    for (uint32_t i = 0; i < c->n_effects; i++)
+        own[i].links = NULL; /* owned by the caller */
+    return LH_OK;
+}
+
+/* Checks that every time in every state is within a pipeline's limits. */
+static lh_status check_states(const lh_event_timeline *c, const lh_events *events,
+                              lh_error *err)
+{
+    for (uint32_t s = 0; s < c->n_states; s++) {
+        lh_pipeline *p;
+        lh_status status = lh_event_timeline_pipeline(c, s, &p, err);
+        if (status != LH_OK) {
+            lhi_fail_add_context(err, "%s", events->name ? events->name : "events");
+            return status;
+        }
+        lh_pipeline_free(p);
+    }
+    return LH_OK;
+}
+
+lh_status lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
+                         const lh_event_timeline_options *options, lh_event_timeline **out,
+                         lh_error *err)
+{
+    lh_event_timeline_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_event_timeline_options, &o, options, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_event_timeline *c = mem ? LHI_NEW(mem, lh_event_timeline, 1) : NULL;
+    if (!c) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    c->mem = mem;
+    c->speed = o.time_divisor ? o.time_divisor : 1;
+    c->placement = o.placement;
+    c->restart_steps = o.restart_steps;
+    lh_status status = copy_events(c, events, pipeline, err);
+    if (status == LH_OK)
+        status = check_states(c, events, err);
+    if (status != LH_OK) {
+        lh_event_timeline_free(c);
+        return status;
+    }
+    *out = c;
+    return LH_OK;
+}
+
+void lh_event_timeline_free(lh_event_timeline *course)
+{
+    if (!course)
+        return;
+    lh_pipeline_free(course->base);
+    free(course->host_links);
+    lhi_arena_free(course->mem);
+}
+
+/* --- queries -----------------------------------------------------------------
+ */
+
+uint32_t lh_event_timeline_n_states(const lh_event_timeline *course)
+{
+    return course->n_states;
+}
+
+uint32_t lh_event_timeline_state(const lh_event_timeline *course, uint64_t step)
+{
+    uint32_t lo = 0, hi = course->n_intervals;
+    while (hi - lo > 1) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if ((uint64_t)course->starts[mid] <= step)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return course->states[lo];
+}
+
+uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course, uint32_t state,
+                        const char **names, uint32_t room)
+{
+    uint64_t seen[(LH_MAX_EVENTS + LH_MAX_EVENT_LINKS) / 64 + 1] = {0};
+    uint32_t n = 0;
+    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
+    for (uint32_t k = 0; k < course->n_effects; k++) {
+        const lhi_event_effect *x = &course->effects[k];
+        for (uint32_t i = 0; has(set, k) && i < x->n_names; i++) {
+            if (has(seen, x->names[i]))
+                continue;
+            add_to(seen, x->names[i]);
+            if (n++ < room)
+                names[n - 1] = course->names[x->names[i]];
+        }
+    }
+    return n;
+}
+
+/* --- the pipeline in a state -------------------------------------------------
+ */
+
+/* Multiplies a time; saturates at a value beyond a pipeline's limits, so that
+ * an invalid time stays invalid. */
+static int64_t times(int64_t ns, double factor)
+{
+    double product = round((double)ns * factor);
+    return product < 0x1p62 ? (int64_t)product : INT64_MAX / 2;
+}
+
+static int64_t add_times(int64_t a, int64_t b)
+{
+    return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
+}
+
+static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
+{
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        lh_chunk *k = &chunks[i];
+        if (k->device != e->device)
+            continue;
+        k->f_ns = times(k->f_ns, e->slowdown);
+        k->d_ns = times(k->d_ns, e->slowdown);
+        k->w_ns = times(k->w_ns, e->slowdown);
+    }
+}
+
+/* Checks whether effect `k` is active and a slowdown, not a failed rail. */
+static bool is_slowdown(const uint64_t *set, uint32_t k, const lhi_event_effect *x)
+{
+    return has(set, k) && x->block_ns == 0;
+}
+
+/* Applies all factors first, then all additions: the result does not depend on
+ * the event order. */
+static void slow_links(const lh_event_timeline *c, const uint64_t *set, lh_link *links)
+{
+    for (uint32_t k = 0; k < c->n_effects; k++) {
+        const lhi_event_effect *x = &c->effects[k];
+        for (uint32_t i = 0; is_slowdown(set, k, x) && i < x->n_links; i++) {
+            lh_link *link = &links[x->links[i]];
+            link->latency_ns = times(
+                link->latency_ns, x->event->slowdown * x->event->latency_factor);
+            link->transfer_ns = times(
+                link->transfer_ns, x->event->slowdown * x->event->transfer_factor);
+        }
+    }
+    for (uint32_t k = 0; k < c->n_effects; k++) {
+        const lhi_event_effect *x = &c->effects[k];
+        for (uint32_t i = 0; is_slowdown(set, k, x) && i < x->n_links; i++) {
+            lh_link *link = &links[x->links[i]];
+            link->latency_ns =
+                add_times(link->latency_ns, x->event->latency_ns / c->speed);
+            link->transfer_ns =
+                add_times(link->transfer_ns, x->event->transfer_ns / c->speed);
+        }
+    }
+}
+
+/* Blocks the active rail failures' links. */
+static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
+                            lh_pipeline *p, lh_error *err)
+{
+    for (uint32_t k = 0; k < c->n_effects; k++) {
+        const lhi_event_effect *x = &c->effects[k];
+        for (uint32_t i = 0; has(set, k) && x->block_ns && i < x->n_links; i++)
+            LHI_TRY(lhi_pipeline_block_link(p, x->links[i], x->block_ns, err));
+    }
+    return LH_OK;
+}
+
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course, uint32_t state)
+{
+    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < course->n_effects; k++)
+        n += has(set, k) && course->effects[k].block_ns > 0;
+    return n;
+}
+
+lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c, uint32_t state, lhi_arena *mem,
+                           lh_host_slowdowns *out, lh_error *err)
+{
+    uint32_t n = c->n_host_links, n_hosts = lh_host_placement_n_hosts(c->placement);
+    const uint64_t *set = c->active_sets + (size_t)state * c->n_words;
+    lh_link *links = LHI_NEW(mem, lh_link, n);
+    lh_host_link_delay *more = LHI_NEW(mem, lh_host_link_delay, n);
+    double *slower = LHI_NEW(mem, double, n_hosts);
+    if (!links || !more || !slower)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        links[i] = c->host_links[i];
+    slow_links(c, set, links);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_link *usual = &c->host_links[i];
+        more[i] = (lh_host_link_delay){links[i].from, links[i].to,
+                                 links[i].latency_ns - usual->latency_ns,
+                                 links[i].transfer_ns - usual->transfer_ns};
+    }
+    for (uint32_t h = 0; h < n_hosts; h++)
+        slower[h] = 1;
+    for (uint32_t k = 0; k < c->n_effects; k++)
+        if (has(set, k) && c->effects[k].event->n_links == 0)
+            slower[c->effects[k].event->device] *= c->effects[k].event->slowdown;
+    *out = (lh_host_slowdowns){
+        .size = sizeof *out, .n_links = n, .links = more, .pass_factors = slower};
+    return LH_OK;
+}
+
+/* Computes the migration time. `vias`: relays to use, or NULL to choose them;
+ * `ways` receives the chosen ones unless NULL. */
+static lh_status move_hosts(const lh_event_timeline *c, uint32_t state,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, uint32_t *ways,
+                            int64_t *out_ns, lh_error *err)
+{
+    lh_host_slowdowns now;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
+    if (status == LH_OK)
+        status = lhi_host_placement_migration(c->placement, &now, from, to, vias, ways,
+                                   out_ns, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lhi_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
+                            const uint32_t *from, const uint32_t *to,
+                            const uint32_t *vias, int64_t *out_ns,
+                            lh_error *err)
+{
+    return move_hosts(course, state, from, to, vias, NULL, out_ns, err);
+}
+
+static lh_status fail_no_hosts(lh_error *err)
+{
+    return lhi_fail(err, LH_EINVAL,
+                    "the course has no hosts that could have other places");
+}
+
+lh_status lh_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
+                           const uint32_t *from, const uint32_t *to,
+                           uint32_t *vias, int64_t *out_ns, lh_error *err)
+{
+    if (!course->placement)
+        return fail_no_hosts(err);
+    return move_hosts(course, state, from, to, NULL, vias, out_ns, err);
+}
+
+static lh_status places_pipeline(const lh_event_timeline *c, uint32_t state,
+                                 const uint32_t *hosts, lh_pipeline **out,
+                                 lh_error *err)
+{
+    lh_host_slowdowns now;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
+    if (status == LH_OK)
+        status = lh_host_placement_pipeline(c->placement, &now, hosts, out, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lh_event_timeline_pipeline(const lh_event_timeline *course, uint32_t state,
+                             lh_pipeline **out, lh_error *err)
+{
+    return lh_event_timeline_pipeline_with_hosts(course, state, NULL, out, err);
+}
+
+lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course, uint32_t state,
+                                const uint32_t *hosts, lh_pipeline **out,
+                                lh_error *err)
+{
+    if (course->placement)
+        return places_pipeline(course, state, hosts, out, err);
+    if (hosts)
+        return fail_no_hosts(err);
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_pipeline *made = NULL;
+    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
+    LHI_TRY(lh_pipeline_describe(course->base, &desc, err));
+    lh_link *links = calloc(desc.n_links + (size_t)1, sizeof *links);
+    lh_chunk *chunks = calloc(desc.n_chunks, sizeof *chunks);
+    lh_status status = links && chunks ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        memcpy(chunks, desc.chunks, desc.n_chunks * sizeof *chunks);
+        if (desc.n_links)
+            memcpy(links, desc.links, desc.n_links * sizeof *links);
+        for (uint32_t k = 0; k < course->n_effects; k++)
+            if (has(set, k) && course->effects[k].n_links == 0)
+                slow_passes(course->effects[k].event, chunks, desc.n_chunks);
+        slow_links(course, set, links);
+        desc.links = links;
+        desc.chunks = chunks;
+        status = lhi_pipeline_rebuild(course->base, &desc, &made, err);
+    }
+    free(links);
+    free(chunks);
+    if (status == LH_OK && course->restart_steps == 0)
+        status = block_links(course, set, made, err);
+    if (status == LH_OK)
+        *out = made;
+    else
+        lh_pipeline_free(made);
+    return status;
+}

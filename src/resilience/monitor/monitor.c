@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "resilience/monitor/monitor_internal.h"
+
+#include "base/fail.h"
+#include "base/sort.h"
+#include "base/options.h"
+#include "schedule/pipeline/schedule_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { DEFAULT_WARM_UP = 8, MIN_WARM_UP = 4 };
+#define MOST_NS (INT64_C(1) << 61)
+
+/* --- names ---------------------------------------------------------------- */
+
+const char *lh_monitor_target_name(lh_monitor_target what)
+{
+    static const char *const names[] = {"link", "device", "data"};
+    return names[what];
+}
+
+const char *lh_monitor_change_name(lh_monitor_change change)
+{
+    static const char *const names[] = {"begins", "changes", "ends"};
+    return names[change];
+}
+
+/* --- construction --------------------------------------------------------- */
+
+static int by_clocks(const void *a, const void *b)
+{
+    const lhi_clock_pair *x = a, *y = b;
+    int first = (x->a > y->a) - (x->a < y->a);
+    return first ? first : (x->b > y->b) - (x->b < y->b);
+}
+
+static lhi_clock_pair pair_of(const lh_link *link, const uint32_t *clocks)
+{
+    uint32_t a = clocks[link->from], b = clocks[link->to];
+    return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
+}
+
+/* Lists each pair of different clocks at the two ends of a link once. */
+static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
+                             lh_error *err)
+{
+    const lh_pipeline *p = m->pipeline;
+    uint32_t n = 0;
+    m->pairs = calloc((size_t)p->n_links + 1, sizeof *m->pairs);
+    if (!m->pairs)
+        return lhi_fail_nomem(err);
+    for (uint32_t l = 0; l < p->n_links; l++) {
+        m->links[l].pair = LH_NONE;
+        if (clocks && clocks[p->links[l].from] != clocks[p->links[l].to])
+            m->pairs[n++] = pair_of(&p->links[l], clocks);
+    }
+    lhi_sort(m->pairs, n, sizeof *m->pairs, by_clocks);
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || by_clocks(&m->pairs[i - 1], &m->pairs[i]) != 0)
+            m->pairs[m->n_pairs++] = m->pairs[i];
+    for (uint32_t l = 0; l < p->n_links; l++) {
+        if (!clocks || clocks[p->links[l].from] == clocks[p->links[l].to])
+            continue;
+        lhi_clock_pair key = pair_of(&p->links[l], clocks);
+        const lhi_clock_pair *found =
+            bsearch(&key, m->pairs, m->n_pairs, sizeof *m->pairs, by_clocks);
+        m->links[l].pair = (uint32_t)(found - m->pairs);
+        m->links[l].is_reversed = clocks[p->links[l].from] == key.b;
+    }
+    return LH_OK;
+}
+
+/* Stores the nominal times from the pipeline. */
+static void store_nominal(lh_monitor *m)
+{
+    const lh_pipeline *p = m->pipeline;
+    for (uint32_t l = 0; l < p->n_links; l++)
+        m->links[l].nominal_ns =
+            (double)p->links[l].latency_ns + (double)p->links[l].transfer_ns;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *chunk = &p->chunks[c];
+        const double ns[LHI_N_SERIES] = {
+            [LH_F] = (double)chunk->f_ns,
+            [LH_D] = (double)chunk->d_ns,
+            [LH_W] = (double)chunk->w_ns,
+            [LH_B] = (double)(chunk->d_ns + chunk->w_ns),
+            [LHI_GATHERS] =
+                (double)(chunk->all_gather_ns + chunk->dp_latency_ns),
+            [LHI_SCATTERS] =
+                (double)(chunk->reduce_scatter_ns + chunk->dp_latency_ns),
+        };
+        for (uint32_t k = 0; k < LHI_N_SERIES; k++)
+            lhi_monitor_series(m, c, k)->nominal_ns = ns[k];
+    }
+}
+
+static lh_status allocate(lh_monitor *m, lh_error *err)
+{
+    const lh_pipeline *p = m->pipeline;
+    size_t things = (size_t)p->n_links + 2 * (size_t)p->n_devices;
+    m->links = calloc((size_t)p->n_links + 1, sizeof *m->links);
+    m->work = calloc(p->n_devices, sizeof *m->work);
+    m->data = calloc(p->n_devices, sizeof *m->data);
+    m->first = calloc((size_t)p->n_links + p->n_resources +
+                          (size_t)p->n_chunks * LHI_N_SERIES,
+                      sizeof *m->first);
+    m->busy = calloc(p->n_devices, sizeof *m->busy);
+    m->series = calloc((size_t)p->n_chunks * LHI_N_SERIES, sizeof *m->series);
+    m->news = calloc(things, sizeof *m->news);
+    m->active = calloc(things, sizeof *m->active);
+    if (!m->links || !m->work || !m->data || !m->first || !m->busy ||
+        !m->series || !m->news || !m->active)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        m->work[d].slowdown = m->data[d].slowdown = 1;
+    return LH_OK;
+}
+
+/* Simulates the iteration time with all quantities at their normal levels. */
+static lh_status simulate_normal(lh_monitor *m, lh_error *err)
+{
+    int64_t ns;
+    LHI_TRY(lhi_monitor_simulate(m, NULL, true, &ns, err));
+    m->iteration_ns = (double)ns;
+    return LH_OK;
+}
+
+static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
+{
+    if (!m->sim.delegated)
+        return LH_OK;
+    bool *copy = calloc((size_t)n_links + 1, sizeof *copy);
+    if (!copy)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_links; i++)
+        copy[i] = m->sim.delegated[i];
+    m->sim.delegated = m->delegated = copy;
+    return LH_OK;
+}
+
+static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
+                        const lh_schedule *schedule,
+                        const lh_monitor_options *o, lh_error *err)
+{
+    if (o->warm_up > 0 && o->warm_up < MIN_WARM_UP)
+        return lhi_fail(err, LH_EINVAL,
+                        "a monitor learns from %d iterations or more, not %u",
+                        MIN_WARM_UP, o->warm_up);
+    m->warm_up = o->warm_up ? o->warm_up : DEFAULT_WARM_UP;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &m->sim, o->sim, err));
+    LHI_TRY(copy_paths(m, pipeline->n_links, err));
+    LHI_TRY(lhi_pipeline_copy(pipeline, &m->pipeline, err));
+    LHI_TRY(lhi_schedule_copy(schedule, &m->schedule, err));
+    LHI_TRY(allocate(m, err));
+    store_nominal(m);
+    LHI_TRY(pair_clocks(m, o->clocks, err));
+    return simulate_normal(m, err);
+}
+
+lh_status lh_monitor_make(const lh_pipeline *pipeline,
+                          const lh_schedule *schedule,
+                          const lh_monitor_options *options, lh_monitor **out,
+                          lh_error *err)
+{
+    lh_monitor_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_monitor_options, &o, options, err));
+    lh_monitor *m = calloc(1, sizeof *m);
+    if (!m)
+        return lhi_fail_nomem(err);
+    lh_status status = set_up(m, pipeline, schedule, &o, err);
+    if (status != LH_OK)
+        lh_monitor_free(m);
+    else
+        *out = m;
+    return status;
+}
+
+void lh_monitor_free(lh_monitor *m)
+{
+    if (!m)
+        return;
+    lh_pipeline_free(m->pipeline);
+    lh_schedule_free(m->schedule);
+    free(m->delegated);
+    free(m->links);
+    free(m->work);
+    free(m->data);
+    free(m->busy);
+    free(m->series);
+    free(m->pairs);
+    free(m->news);
+    free(m->active);
+    free(m->first);
+    free(m->samples);
+    free(m->gathered);
+    free(m->messages);
+    free(m->values);
+    free(m);
+}
+
+lh_status lh_monitor_set_schedule_and_path(lh_monitor *m, const lh_schedule *schedule,
+                               const lh_sim_options *sim, lh_error *err)
+{
+    lh_schedule *copy = NULL, *old = m->schedule;
+    lh_sim_options old_sim = m->sim, new_sim = m->sim;
+    bool *old_paths = m->delegated;
+    if (sim)
+        LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &new_sim, sim, err));
+    LHI_TRY(lhi_schedule_copy(schedule, &copy, err));
+    m->schedule = copy;
+    m->sim = new_sim;
+    lh_status status = sim ? copy_paths(m, m->pipeline->n_links, err) : LH_OK;
+    if (status == LH_OK)
+        status = simulate_normal(m, err);
+    if (status != LH_OK) {
+        if (m->delegated != old_paths)
+            free(m->delegated);
+        m->schedule = old;
+        m->sim = old_sim;
+        m->delegated = old_paths;
+        lh_schedule_free(copy);
+        return status;
+    }
+    if (m->delegated != old_paths)
+        free(old_paths);
+    lh_schedule_free(old);
+    return LH_OK;
+}
+
+lh_status lh_monitor_set_schedule(lh_monitor *m, const lh_schedule *schedule,
+                            lh_error *err)
+{
+    return lh_monitor_set_schedule_and_path(m, schedule, NULL, err);
+}
+
+/* --- iterations ----------------------------------------------------------- */
+
+/* Checks a time on any clock; differences of valid times do not overflow. */
+static bool is_valid_time(int64_t ns)
+{
+    return ns >= -MOST_NS && ns <= MOST_NS;
+}
+
+static lh_status check_message(const lh_monitor *m, size_t i,
+                               const lh_observed_message *x, lh_error *err)
+{
+    if (x->link >= m->pipeline->n_links)
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: there is no link %" PRIu32, i, x->link);
+    if (!is_valid_time(x->produced_ns) || !is_valid_time(x->posted_ns) ||
+        !is_valid_time(x->entered_ns) || !is_valid_time(x->arrived_ns))
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: a time is beyond 73 years", i);
+    bool one_clock = m->links[x->link].pair == LH_NONE;
+    if (x->entered_ns < x->produced_ns || x->entered_ns < x->posted_ns)
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: it entered the link before it was made, "
+                        "or before its receive was posted",
+                        i);
+    if (one_clock && x->arrived_ns < x->entered_ns)
+        return lhi_fail(err, LH_EINVAL,
+                        "message %zu: it arrived before it entered the link",
+                        i);
+    return LH_OK;
+}
+
+static lh_status check_observation(const lh_monitor *m, const lh_observation *seen,
+                            lh_error *err)
+{
+    if (m->n_iterations > 0 && seen->step <= m->step)
+        return lhi_fail(err, LH_EINVAL,
+                        "step %" PRIu64 " comes behind step %" PRIu64,
+                        seen->step, m->step);
+    for (size_t i = 0; i < seen->n_messages; i++)
+        LHI_TRY(check_message(m, i, &seen->messages[i], err));
+    for (size_t i = 0; i < seen->n_passes; i++) {
+        const lh_observed_pass *x = &seen->passes[i];
+        if (x->pass.chunk >= m->pipeline->n_chunks || x->pass.kind > LH_B ||
+            x->pass.n_parts < 1 || x->pass.part >= x->pass.n_parts || x->ns < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "pass %zu: there is no such pass, or its time is "
+                            "negative",
+                            i);
+    }
+    for (size_t i = 0; i < seen->n_collectives; i++) {
+        const lh_observed_collective *x = &seen->collectives[i];
+        if (x->chunk >= m->pipeline->n_chunks || x->ns < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "communication %zu: there is no chunk %" PRIu32
+                            ", or its time is negative",
+                            i, x->chunk);
+    }
+    return LH_OK;
+}
+
+static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
+{
+    size_t n = seen->n_passes + seen->n_collectives;
+    n = n > seen->n_messages ? n : seen->n_messages;
+    if (n <= m->capacity)
+        return LH_OK;
+    lhi_sample *samples = calloc(n, sizeof *samples);
+    lhi_sample *gathered = calloc(n, sizeof *gathered);
+    lh_observed_message *messages = calloc(n, sizeof *messages);
+    double *values = calloc(n, sizeof *values);
+    if (!samples || !gathered || !messages || !values) {
+        free(samples);
+        free(gathered);
+        free(messages);
+        free(values);
+        return lhi_fail_nomem(err);
+    }
+    free(m->samples);
+    free(m->gathered);
+    free(m->messages);
+    free(m->values);
+    m->samples = samples;
+    m->gathered = gathered;
+    m->messages = messages;
+    m->values = values;
+    m->capacity = n;
+    return LH_OK;
+}
+
+static lhi_monitored *find_monitored(const lh_monitor *m, const lh_monitor_event *e)
+{
+    return e->target == LH_MONITOR_LINK     ? &m->links[e->index].monitored
+           : e->target == LH_MONITOR_DEVICE ? &m->work[e->index]
+                                          : &m->data[e->index];
+}
+
+/* Computes each new change's cost, all others as at present. */
+static lh_status compute_costs(lh_monitor *m, lh_error *err)
+{
+    int64_t now = 0;
+    if (m->n_news > 0)
+        LHI_TRY(lhi_monitor_simulate(m, NULL, false, &now, err));
+    for (uint32_t i = 0; i < m->n_news; i++) {
+        lhi_monitored *thing = find_monitored(m, &m->news[i]);
+        int64_t without = now;
+        if (thing->is_active)
+            LHI_TRY(lhi_monitor_simulate(m, thing, false, &without, err));
+        m->news[i].cost_ns = now - without;
+        thing->event = m->news[i];
+    }
+    return LH_OK;
+}
+
+static void add_if_active(lh_monitor *m, lhi_monitored *thing)
+{
+    if (!thing->is_active)
+        return;
+    thing->event.current_ns = thing->detector.level;
+    thing->event.error_ns = lhi_drift_detector_error(&thing->detector);
+    m->active[m->n_active++] = thing->event;
+}
+
+static void list_active(lh_monitor *m)
+{
+    m->n_active = 0;
+    for (uint32_t l = 0; l < m->pipeline->n_links; l++)
+        add_if_active(m, &m->links[l].monitored);
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
+        add_if_active(m, &m->work[d]);
+    for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
+        add_if_active(m, &m->data[d]);
+}
+
+lh_status lh_monitor_add(lh_monitor *m, const lh_observation *seen, lh_error *err)
+{
+    lh_observation s;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_observation, &s, seen, err));
+    LHI_TRY(check_observation(m, &s, err));
+    LHI_TRY(grow(m, &s, err));
+    lhi_monitor_process_iteration(m, &s);
+    if (m->n_iterations == m->warm_up)
+        LHI_TRY(simulate_normal(m, err));
+    LHI_TRY(compute_costs(m, err));
+    list_active(m);
+    return LH_OK;
+}
+
+const lh_monitor_event *lh_monitor_events(const lh_monitor *m, uint32_t *n)
+{
+    *n = m->n_news;
+    return m->news;
+}
+
+const lh_monitor_event *lh_monitor_active_events(const lh_monitor *m, uint32_t *n)
+{
+    *n = m->n_active;
+    return m->active;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Expert parallelism (GShard: arXiv:2006.16668, section 3.2): each rank has
+ * some of the experts. A row is sent to the ranks of its experts, one copy per
+ * expert, and the outputs are sent back; gradients take the reverse path.
+ *
+ * Expert tensor parallelism: several ranks may each hold a part of the same
+ * experts, as Megatron-LM splits them (arXiv:2504.14960, section 3.2). Each
+ * rank exchanges its own rows with the ranks that hold the same parts of other
+ * experts. Received rows are then gathered over the ranks that share these
+ * experts. Partial outputs are summed in part order on the rank that received
+ * the row, and then sent back.
+ *
+ * Received rows are ordered by rank, then by expert. Each such block is one
+ * product with its expert, in the shape that it would have on the sending rank.
+ * With whole experts, outputs and input gradients therefore equal, bit by bit,
+ * those of ranks that have all experts. Weight gradients are sums over ranks in
+ * rank order, where local experts would sum over microbatches. */
+#include "base/fail.h"
+#include "runtime/device/cpu_node_dispatch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+lh_status lhi_cpu_check_expert_parallel(const lhi_cpu_options *o, lh_error *err)
+{
+    uint32_t n = o->n_expert ? o->n_expert : 1, experts = o->model->experts;
+    uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
+    if (o->expert >= n || (n > 1 && (experts == 0 || experts % n != 0)))
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " experts cannot be on %" PRIu32
+                        " ranks alike, of which this is number %" PRIu32,
+                        experts, n, o->expert);
+    if (o->expert_tensor >= cuts)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %" PRIu32 " is none of %" PRIu32
+                        " that have parts of the same experts",
+                        o->expert_tensor, cuts);
+    if (experts == 0 || o->model->expert_ffn % cuts == 0)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the cpu device cuts expert_ffn (%" PRIu32 ") among "
+                    "expert_tensor %" PRIu32 " ranks alike, and it is no "
+                    "multiple: choose another expert_tensor in the job's "
+                    "layout",
+                    o->model->expert_ffn, cuts);
+}
+
+bool lhi_cpu_make_expert_parallel(lhi_cpu *cpu, const lhi_cpu_options *o)
+{
+    lhi_arena *mem = cpu->mem;
+    size_t n = lhi_cpu_max_partners(cpu);
+    size_t all = (size_t)cpu->max_choices * cpu->max_rows;
+    size_t counts = (1 + (size_t)cpu->n_expert_tensor_ranks) * cpu->experts;
+    if (cpu->n_source_ranks == 1)
+        return true;
+    return (cpu->row_counts = LHI_NEW(mem, int32_t, counts)) &&
+           (cpu->exchange_sizes = LHI_NEW(mem, size_t, LHI_CPU_EXCHANGE_SIZES * n)) &&
+           (cpu->received = lhi_cpu_alloc_floats(mem, all, cpu->h + 1)) &&
+           (cpu->recv_routing_weights = lhi_cpu_alloc_floats(mem, all, 1)) &&
+           lhi_cpu_make_node_dispatch(cpu, o);
+}
+
+/* --- groups ----------------------------------------------------------------
+ */
+
+/* Context of the callbacks that run between counts and rows. */
+typedef struct exchange_context {
+    lhi_cpu *cpu;
+    lhi_cpu_saved_activations *kept;
+} exchange_context;
+
+/* Runs an all-to-all unless an earlier collective has failed. */
+static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
+                     const size_t *gives, void *in, const size_t *gets)
+{
+    if (cpu->collective_status == LH_OK)
+        cpu->collective_status =
+            lhi_group_all_to_all(group, out, gives, in, gets, &cpu->collective_err);
+}
+
+/* Exchanges rows together with the counts that announce them; `known` runs
+ * between the two. A single rank copies locally. */
+static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
+                          const lhi_group_bytes *told,
+                          const lhi_group_bytes *rows, void (*known)(void *),
+                          exchange_context *t)
+{
+    if (cpu->collective_status != LH_OK)
+        return;
+    if (group) {
+        cpu->collective_status = lhi_group_all_to_all_with_counts(group, told, rows, known, t,
+                                             &cpu->collective_err);
+        return;
+    }
+    memcpy(told->in, told->out, told->send_bytes[0]);
+    known(t);
+    if (rows->send_bytes[0] > 0)
+        memcpy(rows->in, rows->out, rows->send_bytes[0]);
+}
+
+/* Exchanges data among the expert-parallel ranks; a single rank copies locally.
+ */
+static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
+                             void *in, const size_t *gets)
+{
+    if (cpu->n_expert_ranks > 1)
+        exchange(cpu, cpu->expert_group, out, gives, in, gets);
+    else if (gives[0] > 0)
+        memcpy(in, out, gives[0]);
+}
+
+/* All-gathers over the ranks that share this rank's experts, with the i-th
+ * rank's byte count in the i-th exchange size. `mine` may point into `all`. */
+static void gather_expert_tensor(lhi_cpu *cpu, const void *mine, void *all)
+{
+    if (cpu->collective_status == LH_OK)
+        cpu->collective_status = lhi_group_all_gather(cpu->expert_tensor_group, mine, all, cpu->exchange_sizes,
+                                        &cpu->collective_err);
+}
+
+/* Counts the local rows that arrived through expert-tensor ranks before the
+ * i-th. */
+static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                          uint32_t i)
+{
+    return (size_t)kept->recv_offsets[i * cpu->n_expert_ranks * cpu->n_local_experts];
+}
+
+/* Counts the local rows that arrived through the i-th expert-tensor rank. */
+static size_t count_part_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, uint32_t i)
+{
+    return rows_before(cpu, kept, i + 1) - rows_before(cpu, kept, i);
+}
+
+/* Computes the bytes of rows of `width` floats sent to and received from each
+ * expert-parallel rank. The return path swaps the two. */
+static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                        size_t width)
+{
+    uint32_t n = cpu->n_expert_ranks, here = cpu->n_local_experts;
+    const int32_t *first = kept->expert_offsets;
+    const int32_t *from = lhi_cpu_own_recv_offsets(cpu, kept);
+    for (uint32_t r = 0; r < n; r++) {
+        int32_t goes = first[(r + 1) * here] - first[r * here];
+        int32_t comes = from[(r + 1) * here] - from[r * here];
+        cpu->exchange_sizes[r] = (size_t)goes * width * sizeof(float);
+        cpu->exchange_sizes[n + r] = (size_t)comes * width * sizeof(float);
+    }
+}
+
+/* Returns the address of the rows, of `width` floats, that this rank received
+ * itself. */
+static float *own_incoming(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                           size_t width)
+{
+    return cpu->received + rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
+}
+
+/* Gathers the received rows over the ranks that share these experts. */
+static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                            size_t width)
+{
+    if (cpu->n_expert_tensor_ranks == 1)
+        return;
+    for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
+        cpu->exchange_sizes[i] = count_part_rows(cpu, kept, i) * width * sizeof(float);
+    gather_expert_tensor(cpu, own_incoming(cpu, kept, width), cpu->received);
+}
+
+/* Sums the partial outputs of the rows that this rank received, over the ranks
+ * that share these experts. The result replaces the partial outputs in the
+ * receive buffer. */
+static void reduce_partial_outputs(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t width)
+{
+    size_t n = count_part_rows(cpu, kept, cpu->expert_tensor_rank) * width;
+    size_t *gives = cpu->exchange_sizes, *gets = gives + cpu->n_expert_tensor_ranks;
+    float *own = own_incoming(cpu, kept, width);
+    if (cpu->n_expert_tensor_ranks == 1)
+        return;
+    for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++) {
+        gives[i] = count_part_rows(cpu, kept, i) * width * sizeof *own;
+        gets[i] = n * sizeof *own;
+    }
+    exchange(cpu, cpu->expert_tensor_group, cpu->received, gives, cpu->dispatch_buffer, gets);
+    memcpy(own, cpu->dispatch_buffer, n * sizeof *own);
+    for (uint32_t i = 1; i < cpu->n_expert_tensor_ranks; i++)
+        cpu->k->add(own, cpu->dispatch_buffer + i * n, n);
+}
+
+/* Combines tokens: returns outputs to the source ranks. Results go to the
+ * dispatch buffer in expert order, or as cpu_node_dispatch.h defines. */
+static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, bool gradients)
+{
+    size_t width = (size_t)cpu->h + gradients;
+    float *own = own_incoming(cpu, kept, width);
+    reduce_partial_outputs(cpu, kept, width);
+    if (cpu->node_dispatch) {
+        lhi_cpu_return_rows_via_relays(cpu, kept, own, gradients);
+        return;
+    }
+    count_bytes(cpu, kept, width);
+    exchange_experts(cpu, own, cpu->exchange_sizes + cpu->n_expert_ranks, cpu->dispatch_buffer,
+                     cpu->exchange_sizes);
+}
+
+/* --- rows with counts known only to the sender ----------------------------
+ * Each rank sends its row counts per expert, directly followed by the rows. */
+
+/* Computes the bytes to receive from each expert-parallel rank. */
+static void compute_recv_bytes(void *context)
+{
+    const lhi_cpu *cpu = ((const exchange_context *)context)->cpu;
+    const int32_t *counts = lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank);
+    size_t *gets = cpu->exchange_sizes + 2 * cpu->n_expert_ranks;
+    for (uint32_t i = 0; i < cpu->n_expert_ranks; i++) {
+        size_t rows = 0;
+        for (uint32_t e = 0; e < cpu->n_local_experts; e++)
+            rows += (size_t)*counts++;
+        gets[i] = rows * cpu->h * sizeof(float);
+    }
+}
+
+/* Sends the rows in the dispatch buffer to the ranks of their experts. */
+static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, float *in)
+{
+    exchange_context t = {cpu, kept};
+    uint32_t n = cpu->n_expert_ranks;
+    int32_t *out = cpu->row_counts;
+    size_t *told = cpu->exchange_sizes, *gives = told + n, *gets = gives + n;
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        out[e] = kept->expert_offsets[e + 1] - kept->expert_offsets[e];
+    for (uint32_t i = 0; i < n; i++) {
+        told[i] = cpu->n_local_experts * sizeof *out;
+        gives[i] = (size_t)(kept->expert_offsets[(i + 1) * cpu->n_local_experts] -
+                            kept->expert_offsets[i * cpu->n_local_experts]) *
+                   cpu->h * sizeof *in;
+    }
+    const lhi_group_bytes counts = {out, told, false,
+                                    lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank), told};
+    const lhi_group_bytes rows = {cpu->dispatch_buffer, gives, false, in, gets};
+    exchange_with_counts(cpu, cpu->expert_group, &counts, &rows, compute_recv_bytes, &t);
+}
+
+/* Computes the offsets of all received rows from the counts. */
+static void compute_recv_offsets(void *context)
+{
+    const lhi_cpu *cpu = ((const exchange_context *)context)->cpu;
+    lhi_cpu_saved_activations *kept = ((const exchange_context *)context)->kept;
+    const int32_t *counts = lhi_cpu_row_counts(cpu, 0);
+    size_t *gets = cpu->exchange_sizes + cpu->n_expert_tensor_ranks;
+    for (uint32_t i = 0; i < cpu->n_source_ranks * cpu->n_local_experts; i++)
+        kept->recv_offsets[i + 1] = kept->recv_offsets[i] + counts[i];
+    for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
+        gets[i] = count_part_rows(cpu, kept, i) * cpu->h * sizeof(float);
+}
+
+/* All-gathers the received rows over the ranks that share these experts. */
+static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, float *in)
+{
+    exchange_context t = {cpu, kept};
+    size_t *told = cpu->exchange_sizes, *gets = told + cpu->n_expert_tensor_ranks;
+    size_t mine = 0;
+    const int32_t *own = lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank);
+    for (uint32_t e = 0; e < cpu->experts; e++)
+        mine += (size_t)own[e];
+    mine *= cpu->h * sizeof *in;
+    for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
+        told[i] = cpu->experts * sizeof *own;
+    memcpy(cpu->row_counts, own, told[0]);
+    const lhi_group_bytes counts = {cpu->row_counts, told, true,
+                                    lhi_cpu_row_counts(cpu, 0), told};
+    const lhi_group_bytes rows = {cpu->received, &mine, true, in, gets};
+    exchange_with_counts(cpu, cpu->expert_tensor_group, &counts, &rows, compute_recv_offsets, &t);
+}
+
+/* Sends the rows of x to their experts; received rows are in `in` and their
+ * offsets in recv_offsets. */
+static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x,
+                      float *in)
+{
+    bool cut = cpu->n_expert_tensor_ranks > 1;
+    float *own = cut ? cpu->received : in;
+    if (cpu->node_dispatch)
+        lhi_cpu_send_rows_via_relays(cpu, kept, x, false, own,
+                              cut ? in : cpu->received);
+    else
+        dispatch_rows(cpu, kept, own);
+    if (cpu->collective_status == LH_OK && cut)
+        gather_received_rows(cpu, kept, in);
+    else if (cpu->collective_status == LH_OK)
+        compute_recv_offsets(&(exchange_context){cpu, kept});
+    if (cpu->collective_status != LH_OK)
+        memset(kept->recv_offsets, 0,
+               (cpu->n_source_ranks * cpu->n_local_experts + 1) * sizeof *kept->recv_offsets);
+}
+
+/* --- rows --------------------------------------------------------------------
+ */
+
+/* Copies rows to the dispatch buffer in expert order. */
+static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, const float *x,
+                   size_t stride)
+{
+    size_t h = cpu->h, all = (size_t)kept->expert_offsets[cpu->experts];
+    for (size_t i = 0; i < all; i++)
+        memcpy(cpu->dispatch_buffer + i * stride, x + (size_t)kept->source_rows[i] * h,
+               h * sizeof *x);
+}
+
+const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x)
+{
+    if (!cpu->node_dispatch)
+        gather(cpu, kept, x, cpu->h);
+    if (cpu->n_source_ranks == 1)
+        return cpu->dispatch_buffer;
+    float *in = lhi_cpu_received_rows(cpu, kept);
+    send_rows_with_counts(cpu, kept, x, in);
+    return in;
+}
+
+const float *lhi_cpu_resent_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                                const float *x)
+{
+    if (cpu->n_source_ranks > 1)
+        return lhi_cpu_received_rows(cpu, kept);
+    gather(cpu, kept, x, cpu->h);
+    return cpu->dispatch_buffer;
+}
+
+void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
+{
+    if (cpu->n_source_ranks > 1)
+        combine_tokens(cpu, kept, false);
+}
+
+/* Sends gradient rows to their experts, each followed by its routing weight. */
+static void send_with_shares(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
+{
+    size_t h = cpu->h, width = h + 1;
+    float *own = own_incoming(cpu, kept, width);
+    if (cpu->node_dispatch) {
+        lhi_cpu_send_rows_via_relays(cpu, kept, d, true, own, cpu->dispatch_buffer);
+        return;
+    }
+    gather(cpu, kept, d, width);
+    for (size_t i = 0; i < (size_t)cpu->dispatched_rows * cpu->topk; i++)
+        if (kept->expert_rows[i] >= 0)
+            cpu->dispatch_buffer[(size_t)kept->expert_rows[i] * width + h] = kept->routing_weights[i];
+    count_bytes(cpu, kept, width);
+    exchange_experts(cpu, cpu->dispatch_buffer, cpu->exchange_sizes, own,
+                     cpu->exchange_sizes + cpu->n_expert_ranks);
+}
+
+float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
+{
+    size_t h = cpu->h, width = h + 1;
+    if (cpu->n_source_ranks == 1) {
+        gather(cpu, kept, d, h);
+        return cpu->dispatch_buffer;
+    }
+    send_with_shares(cpu, kept, d);
+    gather_incoming(cpu, kept, width);
+    float *in = lhi_cpu_received_gradients(cpu, kept);
+    for (size_t i = 0; i < lhi_cpu_count_local_rows(cpu, kept); i++) {
+        memcpy(in + i * h, cpu->received + i * width, h * sizeof *in);
+        cpu->recv_routing_weights[i] = cpu->received[i * width + h];
+    }
+    return in;
+}
+
+void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                              const float *worth)
+{
+    size_t h = cpu->h, width = h + 1, all = (size_t)kept->expert_offsets[cpu->experts];
+    if (cpu->n_source_ranks == 1)
+        return;
+    for (size_t i = 0; i < lhi_cpu_count_local_rows(cpu, kept); i++) {
+        memcpy(cpu->received + i * width, cpu->dispatch_buffer + i * h,
+               h * sizeof *cpu->dispatch_buffer);
+        cpu->received[i * width + h] = worth[i];
+    }
+    combine_tokens(cpu, kept, true);
+    for (size_t i = 0; !cpu->node_dispatch && i < all; i++) {
+        float share = cpu->dispatch_buffer[i * width + h];
+        memmove(cpu->dispatch_buffer + i * h, cpu->dispatch_buffer + i * width,
+                h * sizeof *cpu->dispatch_buffer);
+        cpu->d_routing_weights[i] = share;
+    }
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharded weights and gradients of the cpu device: a share of a chunk, or a
+ * whole chunk layer by layer. */
+#ifndef LHI_CPU_SHARDS_H
+#define LHI_CPU_SHARDS_H
+
+#include "runtime/device/cpu.h"
+
+/* Chooses the number of leading items closest to the requested share of a
+ * chunk's values. Returns their values. */
+double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                     double share, uint32_t *n_items);
+/* Moves the unsharded weights of a fully built chunk to permanent memory. */
+lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+/* Sets the buffer with the sharded values; NULL: none. */
+void lhi_cpu_set_sharded_values(lhi_cpu_chunk *chunk, float *room);
+/* Sets the buffer for the sharded gradients of n_microbatches from
+ * first_microbatch on; NULL: none. */
+void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
+                             uint32_t first_microbatch,
+                             uint32_t n_microbatches);
+/* Builds the parts of a chunk; needs its tensors. */
+lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+/* Requests the values of `part` at the start of its computation, with per-layer
+ * sharding. */
+lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t part, bool backward, lh_error *err);
+/* Sets the buffer with a part's values between steps. */
+void lhi_cpu_set_part_values(lhi_cpu_chunk *chunk, uint32_t part, float *room);
+/* Requests a buffer for one microbatch's gradients of a part, with per-layer
+ * sharding. */
+lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                 uint32_t part, lh_error *err);
+/* Returns the part to which an item belongs. */
+static inline uint32_t lhi_cpu_item_part(const lhi_cpu_chunk *chunk,
+                                       const lhi_cpu_item *item)
+{
+    if (item->kind == LHI_ITEM_EMBEDDING)
+        return 0;
+    return item->kind == LHI_ITEM_HEAD || item->layer >= chunk->n_layers
+               ? chunk->n_parts - 1
+               : chunk->is_first + item->layer;
+}
+/* Returns the number of a part's items, and the first. */
+uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
+                            uint32_t *first);
+/* Checks whether all n items from `first` on have been requested for the next
+ * microbatch, *m. */
+static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
+                                       uint32_t first, uint32_t n,
+                                       uint32_t n_microbatches, uint32_t *m)
+{
+    bool due = n > 0 && chunk->items[first].done < n_microbatches;
+    *m = n > 0 ? chunk->items[first].done : 0;
+    for (uint32_t i = 0; due && i < n; i++)
+        due = chunk->items[first + i].requested[*m];
+    return due;
+}
+/* Checks that the sharded values that a pass needs have buffers; LH_EINVAL:
+ * they have none. */
+lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk, const lh_pass *pass,
+                               lh_error *err);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device that emulates passes by sleeping. It sleeps until an absolute
+ * deadline. The next deadline counts from this deadline and not from the
+ * wake-up, so lateness does not accumulate. */
+#include "runtime/device/timed.h"
+#include "base/fail.h"
+#include "base/realtime.h"
+
+#include <stdlib.h>
+
+/* The timed device. */
+typedef struct timed {
+    lhi_device device;
+    uint32_t n_chunks;
+    lh_chunk *chunks;
+    size_t message_bytes;
+    int64_t slip_ns;
+    lhi_timed_slips slips;
+} timed;
+
+/* Returns the duration of a pass. Parts of a split W have shares that sum up
+ * exactly. */
+static int64_t pass_duration(const lh_chunk *chunk, const lh_pass *pass)
+{
+    int64_t each = chunk->w_ns / pass->n_parts;
+    int64_t rest = chunk->w_ns % pass->n_parts;
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->f_ns;
+    case LH_D:
+        return chunk->d_ns;
+    case LH_B:
+        return chunk->d_ns + chunk->w_ns;
+    default:
+        return each + rest * (pass->part + 1) / pass->n_parts -
+               rest * pass->part / pass->n_parts;
+    }
+}
+
+static void timed_close(lhi_device *device)
+{
+    timed *t = (timed *)device;
+    free(t->chunks);
+    free(t);
+}
+
+static size_t timed_message_bytes(const lhi_device *device, uint32_t chunk,
+                                  bool backward)
+{
+    const timed *t = (const timed *)device;
+    bool is_end = backward ? chunk == 0 : chunk + 1 == t->n_chunks;
+    return is_end ? 0 : t->message_bytes;
+}
+
+static lh_status timed_begin(lhi_device *device, uint64_t step,
+                             lhi_step_kind kind, lh_error *err)
+{
+    (void)device;
+    (void)step;
+    (void)kind;
+    (void)err;
+    return LH_OK;
+}
+
+/* Sleeps until the pass's deadline. */
+static lh_status timed_run(lhi_device *device, const lh_pass *pass,
+                           const void *in, void *out, int64_t ready_ns,
+                           lhi_span *span, lh_error *err)
+{
+    timed *t = (timed *)device;
+    (void)in;
+    (void)out;
+    if (pass->chunk >= t->n_chunks || pass->n_parts == 0)
+        return lhi_fail(err, LH_EINVAL, "there is no such pass");
+    int64_t now = lhi_now_ns(), late = now - ready_ns;
+    span->start_ns = ready_ns;
+    if (late > t->slips.worst_ns)
+        t->slips.worst_ns = late;
+    if (late > t->slip_ns) {
+        t->slips.n++;
+        t->slips.lost_ns += late;
+        span->start_ns = now;
+    }
+    span->end_ns = span->start_ns + pass_duration(&t->chunks[pass->chunk], pass);
+    if (span->end_ns > now)
+        lhi_sleep_until(span->end_ns);
+    return LH_OK;
+}
+
+static lh_status timed_loss(lhi_device *device, double *sum, uint64_t *tokens,
+                            bool *has, lh_error *err)
+{
+    (void)device;
+    (void)err;
+    *sum = 0;
+    *tokens = 0;
+    *has = false;
+    return LH_OK;
+}
+
+static uint32_t timed_n_tensors(const lhi_device *device, uint32_t chunk)
+{
+    (void)device;
+    (void)chunk;
+    return 0;
+}
+
+static lhi_tensor *timed_tensor(lhi_device *device, uint32_t chunk, uint32_t i)
+{
+    (void)device;
+    (void)chunk;
+    (void)i;
+    return NULL;
+}
+
+static void timed_add_memory(const lhi_device *device,
+                       int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    (void)device;
+    (void)bytes;
+}
+
+static size_t timed_peak_bytes(const lhi_device *device)
+{
+    (void)device;
+    return 0;
+}
+
+static const lhi_device_ops timed_ops = {
+    .name = "timed",
+    .close = timed_close,
+    .message_bytes = timed_message_bytes,
+    .begin = timed_begin,
+    .run = timed_run,
+    .loss = timed_loss,
+    .n_tensors = timed_n_tensors,
+    .tensor = timed_tensor,
+    .peak_bytes = timed_peak_bytes,
+    .add_memory = timed_add_memory,
+};
+
+lhi_timed_slips lhi_timed_read_slips(lhi_device *device)
+{
+    timed *t = (timed *)device;
+    lhi_timed_slips slips = t->slips;
+    t->slips = (lhi_timed_slips){0};
+    return slips;
+}
+
+void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline)
+{
+    timed *t = (timed *)device;
+    for (uint32_t c = 0; c < t->n_chunks; c++)
+        t->chunks[c] = *lh_pipeline_chunk(pipeline, c);
+}
+
+const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk)
+{
+    return &((const timed *)device)->chunks[chunk];
+}
+
+lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
+                           size_t message_bytes, int64_t slip_ns,
+                           lhi_device **out, lh_error *err)
+{
+    if (device >= lh_pipeline_n_devices(pipeline) || message_bytes == 0 ||
+        slip_ns < 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "a timed device must be one of the pipeline's, with "
+                        "messages of a size and no negative slip");
+    timed *t = calloc(1, sizeof *t);
+    uint32_t n = lh_pipeline_n_chunks(pipeline);
+    lh_chunk *chunks = calloc(n, sizeof *chunks);
+    if (!t || !chunks) {
+        free(t);
+        free(chunks);
+        return lhi_fail_nomem(err);
+    }
+    *t = (timed){.device = {&timed_ops},
+                 .n_chunks = n,
+                 .chunks = chunks,
+                 .message_bytes = message_bytes,
+                 .slip_ns = slip_ns};
+    lhi_timed_set_pipeline(&t->device, pipeline);
+    *out = &t->device;
+    return LH_OK;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/device/tokenizer.h"
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "base/heap.h"
+#include "base/input_limits.h"
+#include "base/json_input.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_TOKEN = 1 << 24, /* largest vocabulary */
+    MAX_WORD = 1 << 18,  /* bytes; encoding a word takes about 60 times as much
+                          * memory */
+    NONE = -1,
+};
+
+/* A rule that merges two tokens into one. Hash table with open addressing;
+ * `left` NONE: free slot. */
+typedef struct merge {
+    int32_t left, right, to;
+    uint32_t rank; /* lower merges first */
+} merge;
+
+/* A parsed tokenizer: vocabulary and merge rules. */
+struct lhi_tokenizer {
+    lhi_arena *mem;
+    const char *name;
+    uint32_t size;      /* the largest token + 1 */
+    int32_t bytes[256]; /* token for each byte */
+    bool splits;        /* splits text into words first */
+    size_t mask;        /* number of merge slots - 1 */
+    merge *merges;
+};
+
+/* Returns the character that represents a byte in GPT-2's vocabulary, in UTF-8:
+ * printable Latin-1 characters represent themselves, the other bytes those from
+ * 256 on. */
+static size_t byte_text(unsigned byte, char *out)
+{
+    unsigned c = byte;
+    bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) ||
+                 byte >= 174;
+    if (!shown)
+        c = 256 + (byte <= 32 ? byte : byte <= 160 ? byte - 127 + 33 : 67);
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    out[0] = (char)(0xc0 | c >> 6);
+    out[1] = (char)(0x80 | (c & 0x3f));
+    return 2;
+}
+
+static size_t slot_of(const lhi_tokenizer *t, int32_t left, int32_t right)
+{
+    uint64_t z = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    size_t i = (size_t)(z ^ (z >> 31)) & t->mask;
+    while (t->merges[i].left != NONE &&
+           (t->merges[i].left != left || t->merges[i].right != right))
+        i = (i + 1) & t->mask;
+    return i;
+}
+
+static lh_status unsupported(const lhi_tokenizer *t, const char *what,
+                             lh_error *err)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s: %s; known are byte-level BPE tokenizers as GPT-2 has "
+                    "them: docs/training.md",
+                    t->name, what);
+}
+
+static bool is_absent(const json_t *node)
+{
+    return !node || json_is_null(node) || json_is_false(node);
+}
+
+static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
+{
+    const json_t *model = json_object_get(root, "model");
+    const json_t *pre = json_object_get(root, "pre_tokenizer");
+    const json_t *dropout = json_object_get(model, "dropout");
+    const json_t *normalizer = json_object_get(root, "normalizer");
+    const char *type = json_string_value(json_object_get(model, "type"));
+    const char *before = json_string_value(json_object_get(pre, "type"));
+    if (!json_is_object(model) || (type && strcmp(type, "BPE") != 0))
+        return unsupported(t, "its model is not of type BPE", err);
+    if (!is_absent(normalizer))
+        return unsupported(t, "it has a normalizer", err);
+    if (!before || strcmp(before, "ByteLevel") != 0)
+        return unsupported(t, "its pre_tokenizer is not ByteLevel", err);
+    if (!is_absent(json_object_get(pre, "add_prefix_space")))
+        return unsupported(t, "it has add_prefix_space", err);
+    if (!is_absent(json_object_get(model, "byte_fallback")) ||
+        !is_absent(json_object_get(model, "ignore_merges")) ||
+        (!is_absent(dropout) && json_number_value(dropout) > 0))
+        return unsupported(t, "it has byte_fallback, ignore_merges or dropout",
+                           err);
+    t->splits = !json_is_false(json_object_get(pre, "use_regex"));
+    return LH_OK;
+}
+
+static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
+                            lh_error *err)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(vocab))
+        return lhi_fail(err, LH_EINPUT, "%s: model.vocab is not there",
+                        t->name);
+    json_object_foreach((json_t *)(uintptr_t)vocab, key, value)
+    {
+        json_int_t token = json_integer_value(value);
+        if (!json_is_integer(value) || token < 0 || token >= MAX_TOKEN)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: model.vocab: a token is no number of 0..%d",
+                            t->name, MAX_TOKEN - 1);
+        if ((uint32_t)token >= t->size)
+            t->size = (uint32_t)token + 1;
+    }
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char text[3] = "";
+        text[byte_text(byte, text)] = '\0';
+        const json_t *token = json_object_get(vocab, text);
+        t->bytes[byte] = token ? (int32_t)json_integer_value(token) : NONE;
+    }
+    return LH_OK;
+}
+
+/* Parses "left right" or ["left", "right"] and copies to `buffer` of `room`
+ * bytes. */
+static bool parse_pair(const json_t *item, char *buffer, size_t room,
+                      const char **left, const char **right)
+{
+    const char *text = json_string_value(item);
+    if (!text) {
+        *left = json_string_value(json_array_get(item, 0));
+        *right = json_string_value(json_array_get(item, 1));
+        return *left && *right && json_array_size(item) == 2;
+    }
+    const char *space = strchr(text, ' ');
+    size_t n = strlen(text);
+    if (!space || space == text || n >= room || strchr(space + 1, ' '))
+        return false;
+    memcpy(buffer, text, n + 1);
+    buffer[space - text] = '\0';
+    *left = buffer;
+    *right = buffer + (space - text) + 1;
+    return true;
+}
+
+static bool find_merge(const json_t *vocab, const char *left, const char *right,
+                       merge *out)
+{
+    char both[1024];
+    size_t a = strlen(left), b = strlen(right);
+    if (a + b >= sizeof both)
+        return false;
+    memcpy(both, left, a);
+    memcpy(both + a, right, b + 1);
+    const json_t *l = json_object_get(vocab, left);
+    const json_t *r = json_object_get(vocab, right);
+    const json_t *to = json_object_get(vocab, both);
+    if (!l || !r || !to)
+        return false;
+    out->left = (int32_t)json_integer_value(l);
+    out->right = (int32_t)json_integer_value(r);
+    out->to = (int32_t)json_integer_value(to);
+    return true;
+}
+
+static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
+                             const json_t *list, lh_error *err)
+{
+    size_t n = json_array_size(list), room = 16;
+    if (!json_is_array(list) || n > MAX_TOKEN)
+        return lhi_fail(err, LH_EINPUT, "%s: model.merges is not there",
+                        t->name);
+    while (room < 2 * n)
+        room *= 2;
+    t->mask = room - 1;
+    if (!(t->merges = LHI_NEW(t->mem, merge, room)))
+        return lhi_fail_nomem(err);
+    for (size_t i = 0; i < room; i++)
+        t->merges[i].left = NONE;
+    for (size_t i = 0; i < n; i++) {
+        char buffer[1024];
+        const char *left, *right;
+        merge m = {.rank = (uint32_t)i};
+        if (!parse_pair(json_array_get(list, i), buffer, sizeof buffer, &left,
+                       &right) ||
+            !find_merge(vocab, left, right, &m))
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: model.merges: number %zu is no pair of tokens "
+                            "that the vocabulary has, and has together",
+                            t->name, i);
+        size_t slot = slot_of(t, m.left, m.right);
+        if (t->merges[slot].left == NONE)
+            t->merges[slot] = m;
+    }
+    return LH_OK;
+}
+
+static lh_status read_parts(lhi_tokenizer *t, const json_t *root, lh_error *err)
+{
+    const json_t *model = json_object_get(root, "model");
+    const json_t *vocab = json_object_get(model, "vocab");
+    LHI_TRY(check_kind(t, root, err));
+    LHI_TRY(read_vocab(t, vocab, err));
+    return read_merges(t, vocab, json_object_get(model, "merges"), err);
+}
+
+lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
+                              lhi_tokenizer **out, lh_error *err)
+{
+    json_error_t why;
+    json_t *root = lhi_json_load(text, len, 0, &why);
+    if (!root)
+        return lhi_fail(err, LH_EINPUT, "%s:%d: not valid JSON: %s", name,
+                        why.line, why.text);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_tokenizer *t = mem ? LHI_NEW(mem, lhi_tokenizer, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!t || !(t->name = lhi_arena_strdup(mem, name))) {
+        status = lhi_fail_nomem(err);
+    } else {
+        t->mem = mem;
+        status = read_parts(t, root, err);
+    }
+    json_decref(root);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = t;
+    return LH_OK;
+}
+
+lh_status lhi_tokenizer_read(const char *path, lhi_tokenizer **out,
+                             lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_TOKENIZER, &text, &len, err));
+    lh_status status = lhi_tokenizer_parse(text, len, path, out, err);
+    lh_text_free(text);
+    return status;
+}
+
+void lhi_tokenizer_free(lhi_tokenizer *tokenizer)
+{
+    if (tokenizer)
+        lhi_arena_free(tokenizer->mem);
+}
+
+uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer)
+{
+    return tokenizer->size;
+}
+
+/* A word during merging: a linked list of tokens in an array, and a heap of
+ * candidate merges, ordered by rank, then from left to right. */
+typedef struct word {
+    int32_t *tokens; /* NONE: merged into the preceding one */
+    uint32_t *next, *last;
+    uint32_t n;
+    lhi_heap heap;
+} word;
+
+/* Adds the pair that begins at token i to the heap if it can be merged. */
+static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
+{
+    uint32_t next = w->next[i];
+    if (next >= w->n)
+        return true;
+    const merge *m = &t->merges[slot_of(t, w->tokens[i], w->tokens[next])];
+    if (m->left == NONE)
+        return true;
+    /* The entry stores the pair, because the pair may be gone when it is
+     * popped. */
+    return lhi_heap_push(&w->heap,
+                         (lhi_event){.time_ns = m->rank,
+                                     .rank = i,
+                                     .seq = (uint64_t)(uint32_t)m->left << 32 |
+                                            (uint32_t)m->right,
+                                     .payload = (uint64_t)m->to});
+}
+
+/* Merges pairs until none is left. */
+static bool merge_all(const lhi_tokenizer *t, word *w)
+{
+    lhi_event e;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (!push_candidate(t, w, i))
+            return false;
+    while (lhi_heap_pop(&w->heap, &e)) {
+        uint32_t i = (uint32_t)e.rank, gone = w->next[i];
+        if (gone >= w->n || w->tokens[i] == NONE ||
+            w->tokens[i] != (int32_t)(e.seq >> 32) ||
+            w->tokens[gone] != (int32_t)(e.seq & UINT32_MAX))
+            continue;
+        w->tokens[i] = (int32_t)e.payload;
+        w->tokens[gone] = NONE;
+        w->next[i] = w->next[gone];
+        if (w->next[i] < w->n)
+            w->last[w->next[i]] = i;
+        if (!push_candidate(t, w, i) || (i > 0 && !push_candidate(t, w, w->last[i])))
+            return false;
+    }
+    return true;
+}
+
+/* Encodes one word of n bytes; writes at most n tokens. */
+static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
+                             uint32_t n, uint32_t *out, size_t *made,
+                             lh_error *err)
+{
+    w->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        w->tokens[i] = t->bytes[byte];
+        w->next[i] = i + 1;
+        w->last[i] = i > 0 ? i - 1 : 0;
+        if (w->tokens[i] == NONE)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: the vocabulary has no token for byte %u, "
+                            "which the text has",
+                            t->name, byte);
+    }
+    if (!merge_all(t, w))
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        if (w->tokens[i] != NONE)
+            out[(*made)++] = (uint32_t)w->tokens[i];
+    return LH_OK;
+}
+
+static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
+                            size_t len, uint32_t *out, size_t *n, lh_error *err)
+{
+    for (size_t at = 0; at < len;) {
+        size_t size = t->splits ? lhi_pretokenize_word(text + at, len - at) : len;
+        LHI_TRY(encode_word(t, w, text + at, (uint32_t)size, out, n, err));
+        at += size;
+    }
+    return LH_OK;
+}
+
+static size_t longest_word(const lhi_tokenizer *t, const char *text, size_t len)
+{
+    size_t most = t->splits ? 1 : len;
+    for (size_t at = 0; t->splits && at < len;) {
+        size_t size = lhi_pretokenize_word(text + at, len - at);
+        most = size > most ? size : most;
+        at += size;
+    }
+    return most;
+}
+
+lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
+                               size_t len, uint32_t **tokens, size_t *n,
+                               lh_error *err)
+{
+    if (len >= INT32_MAX)
+        return lhi_fail(err, LH_EINPUT, "%zu bytes are too long a text", len);
+    size_t longest = longest_word(tokenizer, text, len), made = 0;
+    if (tokenizer->splits && longest > MAX_WORD)
+        return lhi_fail(err, LH_EINPUT,
+                        "a word of %zu bytes, which is none: words have at "
+                        "most %d KiB; put spaces or line ends into the text",
+                        longest, MAX_WORD >> 10);
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t *out = malloc((len + 1) * sizeof *out);
+    word w = {.heap = {0}};
+    lh_status status = LH_OK;
+    if (!out || !mem || !(w.tokens = LHI_NEW(mem, int32_t, longest)) ||
+        !(w.next = LHI_NEW(mem, uint32_t, longest)) ||
+        !(w.last = LHI_NEW(mem, uint32_t, longest)))
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = encode_all(tokenizer, &w, text, len, out, &made, err);
+    lhi_heap_fini(&w.heap);
+    lhi_arena_free(mem);
+    if (status != LH_OK) {
+        free(out);
+        return status;
+    }
+    *tokens = out;
+    *n = made;
+    return LH_OK;
+}
+
+void lhi_tokens_free(uint32_t *tokens)
+{
+    free(tokens);
+}

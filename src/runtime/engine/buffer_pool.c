@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Message buffers. The predicted number in flight is allocated before the first
+ * step. The pool grows if more are needed, since no pass may wait for a send.
+ */
+#include "runtime/engine/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 64 };
+
+size_t lhi_pool_buffer_bytes(size_t bytes)
+{
+    return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
+}
+
+size_t lhi_pool_total_bytes(const lhi_pool *pool)
+{
+    return pool->n_buffers * lhi_pool_buffer_bytes(pool->bytes);
+}
+
+static lhi_buffer *make_buffer(lhi_pool *pool)
+{
+    lhi_buffer *buffer = calloc(1, sizeof *buffer);
+    size_t size = lhi_pool_buffer_bytes(pool->bytes);
+    if (buffer)
+        buffer->data = malloc(size);
+    if (!buffer || !buffer->data) {
+        free(buffer);
+        return NULL;
+    }
+    pool->n_buffers++;
+    memset(buffer->data, 0, size); /* touches its pages ahead of use */
+    return buffer;
+}
+
+/* Reclaims buffers with completed sends, oldest first. */
+static void reclaim(lhi_pool *pool)
+{
+    lhi_buffer **at = &pool->sending;
+    for (int looked = 0; *at && looked < 4; looked++) {
+        lhi_buffer *buffer = *at;
+        if (lhi_net_wait(pool->net, &buffer->op, 1, NULL) == LH_ECANCELED) {
+            at = &buffer->next;
+            continue;
+        }
+        *at = buffer->next;
+        lhi_pool_give(pool, buffer);
+    }
+    pool->sending_end = &pool->sending;
+    while (*pool->sending_end)
+        pool->sending_end = &(*pool->sending_end)->next;
+}
+
+lhi_buffer *lhi_pool_take(lhi_pool *pool)
+{
+    if (!pool->free)
+        reclaim(pool);
+    lhi_buffer *buffer = pool->free;
+    if (!buffer) {
+        pool->growth++;
+        return make_buffer(pool);
+    }
+    pool->free = buffer->next;
+    buffer->next = NULL;
+    return buffer;
+}
+
+void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer)
+{
+    buffer->next = pool->free;
+    pool->free = buffer;
+}
+
+void lhi_pool_give_after_send(lhi_pool *pool, lhi_buffer *buffer)
+{
+    buffer->next = NULL;
+    *pool->sending_end = buffer;
+    pool->sending_end = &buffer->next;
+}
+
+lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
+                         lh_error *err)
+{
+    while (pool->sending) {
+        lhi_buffer *buffer = pool->sending;
+        LHI_TRY(lhi_net_wait_or_stop(pool->net, &buffer->op, stop, err));
+        pool->sending = buffer->next;
+        lhi_pool_give(pool, buffer);
+    }
+    pool->sending_end = &pool->sending;
+    return LH_OK;
+}
+
+bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n)
+{
+    *pool = (lhi_pool){.net = net, .bytes = bytes};
+    pool->sending_end = &pool->sending;
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_buffer *buffer = make_buffer(pool);
+        if (!buffer)
+            return false;
+        lhi_pool_give(pool, buffer);
+    }
+    return true;
+}
+
+static void free_list(lhi_buffer *buffer)
+{
+    while (buffer) {
+        lhi_buffer *next = buffer->next;
+        free(buffer->data);
+        free(buffer);
+        buffer = next;
+    }
+}
+
+void lhi_pool_fini(lhi_pool *pool)
+{
+    free_list(pool->free);
+    free_list(pool->sending);
+}

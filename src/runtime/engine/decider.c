@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/decider.h"
+
+#include "runtime/engine/migration_decider.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "base/options.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* State of the latest proposal. */
+typedef enum proposal_state {
+    NO_PROPOSAL,    /* no open proposal */
+    DECIDED,  /* decided, not yet proposed to the ranks */
+    PROPOSED, /* proposed to the ranks */
+    ACCEPTED, /* in effect from step `from` on */
+    REFUSED
+} proposal_state;
+
+/* State of the decider. */
+struct lhi_decider {
+    const lhi_job *job;
+    lh_monitor *monitor; /* NULL: no iteration observed yet */
+    lh_adapt *adapt;
+    lhi_migration_decider *migration; /* NULL: migration is disabled */
+    bool has_switched; /* the initial plan was replaced */
+    bool is_move;      /* latest decision is a migration */
+    uint32_t n_noticed;
+    int64_t cpu_ns;
+    char last[LHI_ADAPT_NOTICE_TEXT]; /* reason in the latest reported decision */
+    /* Protected by `lock`. `proposal` and the data behind it belong to the
+     * decision until its verdict is recorded. */
+    pthread_mutex_t lock;
+    proposal_state answer;
+    uint64_t from;
+    lh_reschedule proposal;
+    lhi_adapt_notice *notices;
+    uint32_t n_notices;
+    char remark[400]; /* "": none */
+    bool has_remarked;
+};
+
+/* --- construction --- */
+
+lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
+{
+    lh_adapt_options o;
+    const lh_sim_options sim = lhi_exec_sim_options(job->exec);
+    LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &o, job->adapt.decision_options, err));
+    if (job->exec->options.path != LH_DATA_PATH_DIRECT)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_train_adapt: a run that adapts chooses the path of "
+                        "its messages; it has to begin on the direct one");
+    o.sim = &sim;
+    return lh_adapt_make(job->pipeline, job->exec->schedule, &o, out, err);
+}
+
+lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
+                            lh_error *err)
+{
+    lhi_decider *d = calloc(1, sizeof *d);
+    if (!d)
+        return lhi_fail_nomem(err);
+    d->job = job;
+    pthread_mutex_init(&d->lock, NULL);
+    lh_status status = lhi_job_make_adapt(job, &d->adapt, err);
+    if (status == LH_OK && lhi_job_can_migrate(job))
+        status = lhi_migration_decider_make(job, &d->migration, err);
+    if (status != LH_OK) {
+        lhi_decider_free(d);
+        return status;
+    }
+    *out = d;
+    return LH_OK;
+}
+
+void lhi_decider_free(lhi_decider *d)
+{
+    if (!d)
+        return;
+    lh_adapt_free(d->adapt);
+    lh_monitor_free(d->monitor);
+    lhi_migration_decider_free(d->migration);
+    pthread_mutex_destroy(&d->lock);
+    free(d->notices);
+    free(d);
+}
+
+/* --- notices --- */
+
+/* Appends a notice; the array doubles when it is full. */
+static lh_status add_notice(lhi_decider *d, const lhi_adapt_notice *row, lh_error *err)
+{
+    pthread_mutex_lock(&d->lock);
+    lhi_adapt_notice *more = d->notices;
+    if ((d->n_notices & (d->n_notices + 1)) == 0) /* full at 1, 3, 7, ... */
+        more = realloc(d->notices, (2 * (size_t)d->n_notices + 1) * sizeof *d->notices);
+    if (more) {
+        d->notices = more;
+        d->notices[d->n_notices++] = *row;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return more ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Formats a duration with a unit. */
+static void format_time(double ns, char *text, size_t room)
+{
+    if (ns >= 1e9)
+        snprintf(text, room, "%.3g s", ns / 1e9);
+    else if (ns >= 1e6)
+        snprintf(text, room, "%.3g ms", ns / 1e6);
+    else
+        snprintf(text, room, "%.3g us", ns / 1e3);
+}
+
+/* Names the monitored link, device or communication in a notice. */
+static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
+                       char *text, size_t room)
+{
+    const lh_pipeline *p = d->job->pipeline;
+    const lh_link *link =
+        e->target == LH_MONITOR_LINK ? &p->links[e->index] : NULL;
+    if (link)
+        snprintf(text, room, "a message from device %" PRIu32 " to %" PRIu32,
+                 link->from, link->to);
+    else
+        snprintf(text, room, "%s of device %" PRIu32,
+                 e->target == LH_MONITOR_DEVICE ? "the passes"
+                                              : "the communication",
+                 e->index);
+}
+
+/* Returns the part of a notice that names a remedy this run has not enabled; ""
+ * if none. */
+static const char *describe_disabled_option(const lhi_decider *d, const lh_monitor_event *e)
+{
+    const lh_train_adapt *may = &d->job->adapt;
+    if (e->cost_ns <= 0)
+        return "";
+    if (e->target == LH_MONITOR_DATA && !may->moves_hosts)
+        return ", of which hosts in other places could save up to all; none "
+               "moves without --moving";
+    if (e->target == LH_MONITOR_DEVICE && !may->moves_layers)
+        return ", of which layers on other devices could save a part; none "
+               "moves without --moving";
+    return "";
+}
+
+/* Adds the notice for a monitor event. */
+static lh_status report_event(lhi_decider *d, uint64_t step,
+                            const lh_monitor_event *e, lh_error *err)
+{
+    lhi_adapt_notice row = {{.step = step, .event = *e}, "", ""};
+    char thing[80], before[24], now[24], cost[24];
+    format_subject(d, e, thing, sizeof thing);
+    format_time(e->baseline_ns, before, sizeof before);
+    format_time(e->current_ns, now, sizeof now);
+    format_time((double)e->cost_ns, cost, sizeof cost);
+    if (e->change == LH_MONITOR_ENDS)
+        snprintf(row.text, sizeof row.text,
+                 "from iteration %" PRIu64 " on %s takes %s, as before",
+                 e->first_step, thing, now);
+    else
+        snprintf(row.text, sizeof row.text,
+                 "from iteration %" PRIu64 " on %s takes %s in place of %s; an "
+                 "iteration takes %s more because of it%s",
+                 e->first_step, thing, now, before, e->cost_ns > 0 ? cost : "nothing",
+                 describe_disabled_option(d, e));
+    d->n_noticed++;
+    return add_notice(d, &row, err);
+}
+
+/* Recorded once, so that a long run does not repeat it every iteration. */
+static void record_failure(lhi_decider *d, const lh_error *err)
+{
+    pthread_mutex_lock(&d->lock);
+    if (!d->has_remarked)
+        snprintf(d->remark, sizeof d->remark,
+                 "the run goes on and adapts to nothing that it cannot see: "
+                 "%.300s",
+                 err->text);
+    d->has_remarked = true;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* --- decisions --- */
+
+/* Adds the notice for a decision unless it repeats the previous reason. */
+static lh_status report_decision(lhi_decider *d, uint64_t step,
+                               const lh_decision *what, bool news,
+                               lh_error *err)
+{
+    lhi_adapt_notice row = {{.step = step,
+                     .is_decision = true,
+                     .is_switch = what->is_switch,
+                     .path = what->path,
+                     .now_ns = what->current_ns,
+                     .predicted_ns = what->predicted_ns,
+                     .bound_ns = what->bound_ns},
+                    "",
+                    ""};
+    lhi_text_copy(row.name, sizeof row.name, what->name);
+    lhi_text_copy(row.text, sizeof row.text, what->why);
+    if (!what->is_switch && (!news || strcmp(row.text, d->last) == 0))
+        return LH_OK;
+    memcpy(d->last, row.text, sizeof d->last);
+    return add_notice(d, &row, err);
+}
+
+/* Stores the decision for rank 0 to propose. */
+static void propose(lhi_decider *d, const lh_reschedule *given, bool is_move)
+{
+    pthread_mutex_lock(&d->lock);
+    d->proposal = *given;
+    d->is_move = is_move;
+    d->answer = DECIDED;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* Checks whether a migration is better than the decision; if so, proposes it.
+ */
+static lh_status propose_migration(lhi_decider *d, uint64_t step,
+                            const lh_pipeline *estimated,
+                            const lh_decision *what, bool *moves, lh_error *err)
+{
+    const lhi_migration_decider_input seen = {.step = step,
+                                 .monitor = d->monitor,
+                                 .n_notices = d->n_noticed,
+                                 .estimated = estimated,
+                                 .decision = what};
+    lhi_migration_decider_result move;
+    lh_decision told = *what;
+    *moves = false;
+    if (!d->migration)
+        return LH_OK;
+    LHI_TRY(lhi_migration_decider_find(d->migration, &seen, &move, moves, err));
+    if (!*moves)
+        return LH_OK;
+    if (what->is_switch)
+        LHI_TRY(lh_adapt_confirm(d->adapt, step + 1, false, err));
+    told.is_switch = true;
+    told.name = move.proposal.name;
+    told.path = move.proposal.path;
+    told.current_ns = move.now_ns;
+    told.predicted_ns = move.proposal.predicted_ns;
+    told.why = move.proposal.why;
+    LHI_TRY(report_decision(d, step, &told, true, err));
+    propose(d, &move.proposal, true);
+    return LH_OK;
+}
+
+/* Proposes a migration if it is better, else the adaptation's decision. */
+static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
+                     const lh_pipeline *estimated, const lh_decision *what,
+                     lh_error *err)
+{
+    bool moves;
+    LHI_TRY(propose_migration(d, step, estimated, what, &moves, err));
+    if (moves)
+        return LH_OK;
+    LHI_TRY(report_decision(d, step, what, news, err));
+    const lh_reschedule given = {.size = sizeof given,
+                                 .schedule = what->schedule,
+                                 .name = what->name,
+                                 .why = what->why,
+                                 .override_path = true,
+                                 .path = what->path,
+                                 .delegated = what->delegated,
+                                 .predicted_ns = what->predicted_ns};
+    if (what->is_switch)
+        propose(d, &given, false);
+    return LH_OK;
+}
+
+/* Runs the adaptation on the monitor's current estimate. */
+static lh_status decide(lhi_decider *d, uint64_t step, bool news,
+                        lh_error *err)
+{
+    lh_pipeline *estimated = NULL, *shared = NULL;
+    const lh_decision *what;
+    LHI_TRY(lh_monitor_pipeline(d->monitor, &estimated, err));
+    lh_status status =
+        d->migration ? lhi_migration_decider_make_pipeline(d->migration, estimated, &shared, err)
+                 : LH_OK;
+    lh_adapt_input with = {.size = sizeof with,
+                         .pipeline = shared ? shared : estimated,
+                         .step = step,
+                         .steps_left = d->job->o.steps - step - 1};
+    with.events = lh_monitor_active_events(d->monitor, &with.n_events);
+    const int64_t before_ns = lhi_thread_cpu_ns();
+    if (status == LH_OK)
+        status = lh_adapt_decide(d->adapt, &with, &what, err);
+    if (status == LH_OK)
+        status = propose_decision(d, step, news, estimated, what, err);
+    d->cpu_ns += lhi_thread_cpu_ns() - before_ns;
+    lh_pipeline_free(shared);
+    lh_pipeline_free(estimated);
+    return status;
+}
+
+/* Processes the verdict on the last proposal once iteration `step` runs under
+ * it. */
+static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
+{
+    pthread_mutex_lock(&d->lock);
+    const proposal_state was = d->answer;
+    const uint64_t from = d->from;
+    const lh_reschedule given = d->proposal;
+    const bool knows = was == REFUSED || (was == ACCEPTED && step >= from);
+    if (knows)
+        d->answer = NO_PROPOSAL;
+    pthread_mutex_unlock(&d->lock);
+    if (!knows)
+        return LH_OK;
+    if (d->is_move) { /* the monitor detects host changes itself */
+        bool layers;
+        d->has_switched = d->has_switched || was == ACCEPTED;
+        LHI_TRY(
+            lhi_migration_decider_record_verdict(d->migration, was == ACCEPTED, &layers, err));
+        if (layers)
+            lhi_adapt_request_search(d->adapt);
+        return LH_OK;
+    }
+    if (was == ACCEPTED) { /* the adaptation owns `proposal` until answered */
+        const lh_sim_options how =
+            lhi_exec_sim_options_on(d->job->exec, given.path, given.delegated);
+        d->has_switched = true;
+        LHI_TRY(lh_monitor_set_schedule_and_path(d->monitor, given.schedule, &how, err));
+        if (d->migration)
+            LHI_TRY(lhi_migration_decider_record_schedule(d->migration, &given, err));
+    }
+    return lh_adapt_confirm(d->adapt, from, was == ACCEPTED, err);
+}
+
+static bool has_no_proposal(lhi_decider *d)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool quiet = d->answer == NO_PROPOSAL;
+    pthread_mutex_unlock(&d->lock);
+    return quiet;
+}
+
+static lh_status add_step(lhi_decider *d, const lh_observation *seen, lh_error *err)
+{
+    uint32_t n_news, n_open;
+    LHI_TRY(process_verdict(d, seen->step, err));
+    LHI_TRY(lh_monitor_add(d->monitor, seen, err));
+    const lh_monitor_event *news = lh_monitor_events(d->monitor, &n_news);
+    for (uint32_t i = 0; i < n_news; i++)
+        LHI_TRY(report_event(d, seen->step, &news[i], err));
+    lh_monitor_active_events(d->monitor, &n_open);
+    /* Otherwise the run follows its initial plan, which was chosen for these
+     * conditions. */
+    if ((n_news || n_open || d->has_switched) && has_no_proposal(d))
+        return decide(d, seen->step, n_news > 0, err);
+    return LH_OK;
+}
+
+lh_status lhi_decider_add_iteration(lhi_decider *d, const lh_observation *seen,
+                           const uint32_t *clocks, lh_error *err)
+{
+    lh_error why = {0};
+    lh_status status = LH_OK;
+    if (!d->monitor) {
+        const lh_sim_options sim = lhi_exec_sim_options(d->job->exec);
+        const lh_monitor_options o = {
+            .size = sizeof o, .clocks = clocks, .sim = &sim};
+        status = lh_monitor_make(d->job->pipeline, d->job->exec->schedule, &o,
+                                 &d->monitor, &why);
+    }
+    if (status == LH_OK)
+        status = add_step(d, seen, &why);
+    if (status == LH_ENOMEM)
+        return lhi_fail_nomem(err);
+    if (status != LH_OK)
+        record_failure(d, &why);
+    return LH_OK;
+}
+
+int64_t lhi_decider_cpu_ns(const lhi_decider *d)
+{
+    return d->cpu_ns;
+}
+
+/* --- called by the rank's thread --- */
+
+const lh_reschedule *lhi_decider_take_proposal(lhi_decider *d)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool is_new = d->answer == DECIDED;
+    if (is_new)
+        d->answer = PROPOSED;
+    pthread_mutex_unlock(&d->lock);
+    return is_new ? &d->proposal : NULL;
+}
+
+void lhi_decider_record_verdict(lhi_decider *d, uint64_t step, bool followed)
+{
+    pthread_mutex_lock(&d->lock);
+    d->answer = followed ? ACCEPTED : REFUSED;
+    d->from = step;
+    pthread_mutex_unlock(&d->lock);
+}
+
+bool lhi_decider_get_notice(lhi_decider *d, uint32_t i, lhi_adapt_notice *out)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool is_there = i < d->n_notices;
+    if (is_there)
+        *out = d->notices[i];
+    pthread_mutex_unlock(&d->lock);
+    return is_there;
+}
+
+bool lhi_decider_take_remark(lhi_decider *d, char *text, size_t room)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool is_there = d->remark[0] != 0;
+    if (is_there)
+        lhi_text_copy(text, room, d->remark);
+    d->remark[0] = 0;
+    pthread_mutex_unlock(&d->lock);
+    return is_there;
+}

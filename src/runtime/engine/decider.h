@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides online whether a run switches to another schedule. A monitor updates
+ * its estimate from each iteration and reports changes as notices. At most one
+ * proposal is open at a time. All calls belong to one thread except those below
+ * the line. */
+#ifndef LHI_DECIDER_H
+#define LHI_DECIDER_H
+
+#include "runtime/engine/iteration_observation.h"
+
+typedef struct lhi_decider lhi_decider;
+
+/* Makes the adaptation with the run's own options. Release it with
+ * lh_adapt_free(). */
+lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
+
+/* Makes the decider of a run. */
+lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
+                            lh_error *err);
+void lhi_decider_free(lhi_decider *deciding); /* NULL is fine */
+
+/* Adds a finished iteration. `clocks`: clock id per device; NULL: one clock;
+ * used in the first call only. Failures in the monitor or the decision become a
+ * remark and do not end the run. Returns LH_ENOMEM only. */
+lh_status lhi_decider_add_iteration(lhi_decider *deciding, const lh_observation *seen,
+                           const uint32_t *clocks, lh_error *err);
+
+/* Returns the processor time spent on decisions, in ns. */
+int64_t lhi_decider_cpu_ns(const lhi_decider *deciding);
+
+/* --- callable from the rank's thread at any time --- */
+
+/* Takes a new decision for proposal; NULL: none. Borrowed until its verdict is
+ * recorded. */
+const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
+/* Records the verdict: in effect from `step` on, or refused. */
+void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step, bool followed);
+
+/* Copies the i-th notice; false: there are fewer. */
+bool lhi_decider_get_notice(lhi_decider *deciding, uint32_t i, lhi_adapt_notice *out);
+/* Takes the pending remark; false: there is none. */
+bool lhi_decider_take_remark(lhi_decider *deciding, char *text, size_t room);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run as seen by all its ranks, and rank 0's result.
+ *
+ * The engine takes a pipeline with a schedule. It returns iteration times, the
+ * timeline of the last iteration and, with a model, trained weights. Files:
+ *
+ *     lower.c, execution_plan.h  the schedule as instructions per rank
+ *     lower_data.c               ... its data-parallel collectives
+ *     check_deadlock.c           ... freedom from deadlock
+ *     execution_plan.c           ... accessors
+ *     memory_check.c             memory prediction and limits
+ *     job_device.c               the device of a rank
+ *     process_grid.c             the ranks and their process groups
+ *     run.c, launched_rank.c     entry points, with the launchers of
+ *                                src/runtime/transport
+ *     job_digest.c               the configuration that ranks must share
+ *     step_loop.c                a rank from the first step to the last
+ *     worker.h                   ... its state; worker_messages.c: its
+ *                                control messages
+ *     worker_groups.c            ... its process groups
+ *     worker_records.c           ... its records; worker_memory.c: memory
+ *     step_conditions.c          ... slow links and devices
+ *     control_messages.c         ... encoding of control messages
+ *     rank_program.c             storage of a rank for one execution plan
+ *     reschedule.c               schedule switches during a run
+ *     proposed_plan.c            ... from texts to execution plans
+ *     rank_assignment.c          layers per chunk and ranks per place
+ *     rank_assignment_limits.c   ... permitted migrations
+ *     migration_target.c         ... a rank under a new assignment
+ *     worker_migrate.c           ... its migration
+ *     migrate_state.c            ... the training state's migration
+ *     online_adaptation.c        adaptation thread on rank 0
+ *     iteration_observation.c    ... merged observations
+ *     decider.c                  ... decisions; migration_decider.c:
+ *                                migrations
+ *     rank.c, rank.h             one step: passes and messages
+ *     rank_send.c, buffer_pool.c ... sends and buffers
+ *     rendezvous.c               ... receives posted late
+ *     blocking_sends.c           ... sends that block later passes
+ *     delegated_path.c           ... messages through host memory;
+ *                                lower_paths.c: paths and queues
+ *     activation_offload.c       ... activation copies
+ *     emulated_collectives.c     ... data parallelism on timed devices
+ *     training*.c                real data parallelism, optimizer and
+ *                                checkpoints
+ *     elastic_sharding.c         ... sharding around passes
+ *     shard_plan.c               ... its buffers
+ *     fsdp.c                     ... sharding inside passes
+ *     resume.c                   ... resuming, the same on all ranks
+ *     all_reduce.c               ... sums over all ranks
+ *     outcome.c                  rank 0's records as a result
+ *     measured_trace.c           ... and as a trace
+ *     observer.c                 profile of a run
+ *     measure*.c                 profiles of passes and links
+ *     plan/                      training a plan */
+#ifndef LHI_ENGINE_JOB_H
+#define LHI_ENGINE_JOB_H
+
+#include "base/text.h"
+#include "runtime/device/data.h"
+#include "runtime/engine/process_grid.h"
+#include "runtime/engine/proposed_plan.h"
+#include "runtime/engine/rank.h"
+#include "runtime/engine/rank_assignment.h"
+#include "runtime/engine/training.h"
+
+/* A run's configuration, shared by all ranks in a process. */
+typedef struct lhi_job {
+    const lh_pipeline *pipeline;
+    const lh_exec *exec; /* initial plan */
+    lhi_proposals *proposals;
+    lh_exec_options proposal_options; /* options for lowering proposals */
+    lhi_rank_assignment_limits assignment_limits;    /* permitted migrations */
+    lh_train_options o;     /* complete */
+    lh_train_adapt adapt;   /* target of o.adapt, unless that is NULL */
+    lhi_grid grid;
+    bool shared_clock; /* all ranks on one machine */
+    bool emulates;
+    bool launched; /* one rank per process, started externally */
+    const lh_train_model *model; /* NULL: nothing is trained */
+    const lhi_data *data;
+    const lh_train_memory *memory; /* per rank, predicted; NULL without model */
+    lhi_sgemm sgemm;               /* of the ranks in this process */
+    /* Made in advance, one per rank, which takes ownership. NULL: each rank
+     * makes its own. */
+    lhi_device **devices;
+    /* The stop request to the launching process, an LH_STOP_ value in shared
+     * memory; NULL: ranks are in one process. */
+    _Atomic int *stop_request;
+} lhi_job;
+
+/* Fills the cpu device's options for a rank of a job with a model, without data
+ * and sgemm. Release options->mine with free(). */
+lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
+                              lhi_cpu_options *out, lh_error *err);
+
+/* Where the ranks of a job run, for the memory check. */
+typedef enum lhi_job_launch_kind {
+    LHI_RANKS_THREADS,   /* in this process */
+    LHI_RANKS_PROCESSES, /* on this machine */
+    LHI_RANKS_LAUNCHED,  /* one is in this process */
+} lhi_job_launch_kind;
+
+/* Checks the memory before the start. LH_ENOMEM: weights, gradients, optimizer,
+ * the schedule's activations and OpenBLAS buffers exceed the limits of the
+ * process, its control groups or the machine. `err` names the amounts and a
+ * remedy. */
+lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place, lh_error *err);
+
+/* Predicts a rank's memory under `exec`, and returns its limit. */
+lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
+                                 uint32_t rank, lh_train_memory *out,
+                                 lh_error *err);
+/* Checks enforced limits. LH_ENOMEM: a rank is predicted to exceed its limit
+ * under `exec`; LH_EINVAL: the pipeline has no limits. */
+lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
+                               lh_error *err);
+/* Returns LH_ENOMEM: a rank exceeded its limit. */
+lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
+                             uint64_t step, lh_error *err);
+
+/* Returns the peak activation bytes under a schedule, including scratch: for
+ * one rank, or the sum over all ranks. */
+lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, bool all, double *bytes,
+                              lh_error *err);
+/* Same for the remaining memory: weights, gradients, moments, buffers. */
+lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec, uint32_t rank,
+                        bool all, double *bytes, lh_error *err);
+/* Checks additional memory beside the resident memory. LH_ENOMEM: too little is
+ * available; `what` names its use. */
+lh_status lhi_job_check_extra_memory(double bytes, const char *what, lh_error *err);
+
+/* Makes the device of a rank. */
+lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err);
+
+/* Runs one rank: an lhi_rank_main, with the lhi_job. On rank 0 the result is
+ * the outcome's text (lhi_outcome_read), also for an interrupted run. */
+lh_status lhi_job_run_rank(lhi_net *net, void *job, char **result, size_t *size,
+                       lh_error *err);
+
+/* Runs this process's rank of a job that mpirun or srun started; the text in
+ * *result is NULL on all ranks except 0. */
+lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
+                           const lhi_net_link *links, lhi_rank_result *result,
+                           lh_error *err);
+
+/* Computes a SHA-256 over everything that all ranks must share: instructions
+ * with their times, and the training parameters. Excludes file paths, which may
+ * differ per host. In job_digest.c. */
+lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
+                            lh_error *err);
+
+/* --- event timeline (step_conditions.c) --- */
+
+/* Applies rail failures in a step to the links, on rank 0, once the step's
+ * start time is known. */
+lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
+                             int64_t begin_ns, lh_error *err);
+/* Checks that the event timeline, if any, fits this run. */
+lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
+/* Makes the pipeline for a step under a rank assignment: *out, released by the
+ * caller; NULL: as at the start. */
+lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
+                             const lhi_rank_assignment *seats, lh_pipeline **out,
+                             lh_error *err);
+/* Applies a step's conditions between steps: on each rank before it starts
+ * `step`, on rank 0 before it sends the command. If the timeline's state
+ * differs from *state, sets links, device and training (NULL: none). */
+lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
+                             const lhi_rank_assignment *seats, lhi_net *net,
+                             lhi_device *device, lhi_training *training,
+                             uint32_t *state, lh_error *err);
+/* Adds the event timeline to lhi_job_compute_digest(). */
+lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
+                                lh_error *err);
+
+/* Returns the number of emulated links: one per resource and copy of the
+ * pipeline, the first copy's first. */
+size_t lhi_job_count_links(const lhi_job *job);
+/* Lists the emulated links. */
+lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
+
+/* Numbers returned per rank in a training run: bytes by kind, time in groups,
+ * duration of activation copies and the wait time for them. */
+enum { LHI_MEMORY_REPORT_NUMBERS = LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS + 2 };
+
+/* Parses rank 0's outcome (docs/formats/wire.md) into a result with the last
+ * iteration's trace. */
+lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
+                           lh_train_result **out, lh_error *err);
+
+/* Checks whether a rank's record counts are possible under `exec`; LH_EIO: no.
+ */
+lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
+                               uint32_t rank, const lhi_record_counts *counts,
+                               lh_error *err);
+
+/* Makes the trace from the records under `exec`: `records[r]` and `played[r]`
+ * per rank, times from the start of the iteration. */
+lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
+                             const lhi_pass_record *const *records,
+                             const lhi_collective_record *const *played,
+                             const uint32_t *n_played, lh_trace **out,
+                             lh_error *err);
+
+#endif

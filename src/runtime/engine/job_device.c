@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device of a rank. */
+#include "runtime/engine/job.h"
+
+#include <stdlib.h>
+
+/* Lists the nodes of the ranks that together hold all experts, or the same
+ * slices of them. */
+static void list_nodes(const lhi_job *job, const lhi_grid_coords *at,
+                       uint32_t *out)
+{
+    const lhi_grid *g = &job->grid;
+    const uint32_t *nodes = job->model->nodes + (size_t)at->device *
+                                                    lhi_grid_count_copies(g);
+    for (uint32_t i = 0; i < g->expert; i++)
+        out[i] = nodes[(at->expert_replica * g->expert + i) * g->expert_tensor +
+                       at->expert_tensor];
+}
+
+lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
+                              lhi_cpu_options *out, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    const lh_exec *x = job->exec;
+    const lhi_grid *grid = &job->grid;
+    bool by_nodes = m->nodes && grid->expert > 1;
+    /* followed by the nodes */
+    uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
+    const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);
+    bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA) > 1;
+    uint32_t n = 0;
+    if (!mine)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == at.device)
+            mine[n++] = c;
+    if (by_nodes)
+        list_nodes(job, &at, mine + x->n_chunks);
+    *out = (lhi_cpu_options){
+        .model = m->model,
+        .norm_epsilon = lh_model_norm_epsilon(m->model),
+        .rope_theta = lh_model_rope_theta(m->model),
+        .n_chunks = x->n_chunks,
+        .first_layers = m->first_layers,
+        .recompute = m->recompute,
+        .offload = m->offload,
+        .offload_to = m->offload_folder,
+        .n_mine = n,
+        .mine = mine,
+        .sharded_gradients = shares ? m->sharded_gradients : 0,
+        .sharded_parameters = shares ? m->sharded_parameters : 0,
+        .shards_by_layer = shares && m->per_layer_sharding,
+        .microbatch = m->micro_batch,
+        .sequence = m->sequence,
+        .n_microbatches = x->n_half / x->n_chunks,
+        .replica = at.replica,
+        .n_replicas = grid->replicas,
+        .context = at.context,
+        .n_contexts = grid->context,
+        .n_tensor = grid->tensor,
+        .tensor = at.tensor,
+        .replicates_rows = m->no_sequence_parallel,
+        .n_expert = grid->expert,
+        .expert = at.expert,
+        .expert_nodes = by_nodes ? mine + x->n_chunks : NULL,
+        .n_expert_tensor = grid->expert_tensor,
+        .expert_tensor = at.expert_tensor,
+        .seed = m->seed,
+        .dropout = m->dropout,
+        .balance_weight = m->balance_loss,
+        .expert_capacity = m->expert_capacity};
+    return LH_OK;
+}
+
+static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                            lh_error *err)
+{
+    lhi_cpu_options o;
+    LHI_TRY(lhi_job_fill_cpu_options(job, rank, &o, err));
+    o.data = job->data;
+    o.sgemm = job->sgemm;
+    lh_status status = lhi_device_cpu(&o, out, err);
+    free((uint32_t *)(uintptr_t)o.mine);
+    return status;
+}
+
+lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err)
+{
+    if (job->model)
+        return cpu_device(job, rank, out, err);
+    return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
+                            (size_t)job->o.message_bytes, job->o.tolerated_lateness_ns, out,
+                            err);
+}

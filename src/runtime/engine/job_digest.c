@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Digests a run's configuration, so that separately started ranks can check
+ * that they run the same job. */
+#include "runtime/engine/job.h"
+
+#include "base/bytes.h"
+#include "runtime/transport/handshake.h"
+
+#include <stdlib.h>
+
+enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32, SAMPLES = 4 };
+
+/* Folds in numbers, 8 bytes each. */
+static void digest_numbers(unsigned char sum[DIGEST_BYTES], const uint64_t *numbers,
+                        size_t n)
+{
+    unsigned char bytes[DIGEST_BYTES + 32 * 8];
+    memcpy(bytes, sum, DIGEST_BYTES);
+    for (size_t i = 0; i < n; i++)
+        lhi_store_little_endian(bytes + DIGEST_BYTES + 8 * i, 8, numbers[i]);
+    lhi_compute_sha256(bytes, DIGEST_BYTES + 8 * n, sum);
+}
+
+static void write_instruction(const lh_instruction *in, unsigned char *out)
+{
+    lhi_store_little_endian(out, 4, (uint64_t)in->stream);
+    lhi_store_little_endian(out + 4, 4, in->pass.kind | (uint64_t)in->pass.part << 8);
+    lhi_store_little_endian(out + 8, 4, in->pass.chunk);
+    lhi_store_little_endian(out + 12, 4, in->pass.microbatch);
+    lhi_store_little_endian(out + 16, 4, in->passes_before);
+    lhi_store_little_endian(out + 20, 4, in->peer);
+    lhi_store_little_endian(out + 24, 4, in->link);
+    lhi_store_little_endian(out + 28, 4, in->slot);
+    lhi_store_little_endian(out + 32, 8, in->link_position);
+    lhi_store_little_endian(out + 40, 8, (uint64_t)in->predicted_ns);
+    lhi_store_little_endian(out + 48, 8, in->queue);
+    lhi_store_little_endian(out + 56, 4, in->op);
+    lhi_store_little_endian(out + 60, 4, in->needed_by_pass);
+}
+
+static lh_status digest_rank(unsigned char sum[DIGEST_BYTES], const lh_exec *exec,
+                          uint32_t rank, lh_error *err)
+{
+    uint32_t n;
+    const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
+    size_t size = DIGEST_BYTES + (size_t)n * INSTRUCTION_BYTES;
+    unsigned char *bytes = malloc(size);
+    if (!bytes)
+        return lhi_fail_nomem(err);
+    memcpy(bytes, sum, DIGEST_BYTES);
+    for (uint32_t i = 0; i < n; i++)
+        write_instruction(&all[i],
+                          bytes + DIGEST_BYTES + (size_t)i * INSTRUCTION_BYTES);
+    lhi_compute_sha256(bytes, size, sum);
+    free(bytes);
+    return LH_OK;
+}
+
+static void digest_model(unsigned char sum[DIGEST_BYTES], const lh_train_model *t,
+                      uint32_t n_chunks)
+{
+    const lh_model *m = t->model;
+    const uint64_t numbers[] = {m->layers,
+                                m->hidden,
+                                m->ffn,
+                                m->vocab,
+                                m->heads,
+                                m->kv_heads,
+                                m->head_dim,
+                                m->rope_theta,
+                                m->tied_embeddings,
+                                t->micro_batch,
+                                t->sequence,
+                                t->seed,
+                                t->token_bytes,
+                                t->validate_every,
+                                t->warmup,
+                                t->checkpoint_every,
+                                t->keep,
+                                lhi_double_to_bits(t->validation),
+                                lhi_double_to_bits(t->rate),
+                                lhi_double_to_bits(t->min_rate),
+                                lhi_double_to_bits(t->weight_decay),
+                                lhi_double_to_bits(t->clip),
+                                t->delayed_update,
+                                t->checkpoint != NULL,
+                                t->resume != NULL,
+                                t->weights != NULL,
+                                lhi_double_to_bits(t->sharded_gradients),
+                                lhi_double_to_bits(t->sharded_parameters),
+                                t->per_layer_sharding,
+                                t->sites != NULL,
+                                t->unsharded_optimizer,
+                                t->reduce_by_leaders};
+    digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    const uint64_t family[] = {m->gated,
+                               m->qkv_bias,
+                               m->output_bias,
+                               m->mlp_bias,
+                               (uint64_t)m->norm,
+                               m->positions,
+                               m->experts,
+                               m->experts_per_token,
+                               m->expert_ffn,
+                               m->parallel_block,
+                               m->qk_norm,
+                               m->q_lora_rank,
+                               m->kv_lora_rank,
+                               m->qk_rope_head_dim,
+                               m->v_head_dim,
+                               m->ffn,
+                               m->shared_expert_ffn,
+                               m->shared_expert_gate,
+                               (uint64_t)m->router,
+                               m->unnormalised_scores,
+                               lhi_double_to_bits(m->routed_scale),
+                               lhi_double_to_bits(lh_model_norm_epsilon(m)),
+                               m->expert_groups,
+                               m->groups_per_token,
+                               m->mtp_layers,
+                               lhi_double_to_bits(t->dropout),
+                               lhi_double_to_bits(t->balance_loss),
+                               lhi_double_to_bits(t->balance_bias),
+                               lhi_double_to_bits(t->expert_capacity)};
+    digest_numbers(sum, family, sizeof family / sizeof *family);
+    for (uint32_t c = 0; c <= n_chunks; c++)
+        digest_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
+    for (uint32_t i = 0; i < m->layers; i++)
+        digest_numbers(sum,
+                    (uint64_t[]){t->recompute ? t->recompute[i] : 0,
+                                 t->offload && t->offload[i],
+                                 lh_model_layer_is_moe(m, i)},
+                    3);
+    for (uint32_t i = 0; i < m->mtp_layers; i++)
+        digest_numbers(sum,
+                    &(uint64_t){t->recompute ? t->recompute[m->layers + i] : 0}, 1);
+}
+
+/* Folds in the token count and the first training tokens, which differ for
+ * another file or tokenizer. */
+static lh_status digest_data(unsigned char sum[DIGEST_BYTES], const lhi_job *job,
+                          lh_error *err)
+{
+    size_t n =
+        (size_t)job->model->sequence + 1 + job->model->model->mtp_layers;
+    size_t size = DIGEST_BYTES + n * sizeof(int32_t);
+    int32_t *tokens = calloc(n, sizeof *tokens);
+    unsigned char *bytes = malloc(size);
+    lh_status status = tokens && bytes ? LH_OK : lhi_fail_nomem(err);
+    digest_numbers(sum, &(uint64_t){lhi_data_n_tokens(job->data)}, 1);
+    for (uint64_t i = 0; i < SAMPLES && status == LH_OK; i++) {
+        status = lhi_data_read_window(job->data, 0, i, tokens, err);
+        if (status != LH_OK)
+            break;
+        memcpy(bytes, sum, DIGEST_BYTES);
+        for (size_t k = 0; k < n; k++)
+            lhi_store_little_endian(bytes + DIGEST_BYTES + k * sizeof *tokens,
+                          sizeof *tokens, (uint64_t)tokens[k]);
+        lhi_compute_sha256(bytes, size, sum);
+    }
+    free(tokens);
+    free(bytes);
+    return status;
+}
+
+/* Folds in memory limits if they are enforced. */
+static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
+{
+    digest_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
+    for (uint32_t i = 0; job->o.enforces_memory && i < job->exec->n_ranks; i++)
+        digest_numbers(
+            sum,
+            &(uint64_t){(uint64_t)lh_pipeline_memory_limit(job->pipeline, i)},
+            1);
+}
+
+/* Folds in properties of operations that instructions do not have. */
+static void digest_operations(unsigned char sum[DIGEST_BYTES], const lh_pipeline *p)
+{
+    for (uint32_t i = 0; i < p->n_dp_ops; i++) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        digest_numbers(
+            sum,
+            (const uint64_t[]){(uint64_t)op->kind, op->bucket, op->n_buckets},
+            3);
+    }
+    for (uint32_t i = 0; i < p->n_enqueue; i++)
+        digest_numbers(sum, &(uint64_t){p->enqueue[i]}, 1);
+    for (uint32_t i = 0; i < p->n_dequeue; i++)
+        digest_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
+}
+
+/* Folds in the copy durations of delegated messages. */
+static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
+{
+    const lh_delegation *d = job->proposal_options.delegation;
+    digest_numbers(sum,
+                (const uint64_t[]){(uint64_t)d->staging_ns,
+                                   (uint64_t)d->host_memory,
+                                   (uint64_t)d->host_copy_ns},
+                3);
+    for (uint32_t i = 0; d->link_staging_ns && i < job->pipeline->n_links; i++)
+        digest_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
+}
+
+lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
+                            lh_error *err)
+{
+    unsigned char sum[DIGEST_BYTES] = {0};
+    const uint64_t numbers[] = {job->exec->n_ranks,
+                                job->exec->n_chunks,
+                                job->grid.replicas,
+                                job->grid.context,
+                                job->grid.tensor,
+                                job->grid.expert,
+                                job->grid.expert_tensor,
+                                job->model && job->model->no_sequence_parallel,
+                                job->emulates,
+                                job->o.steps,
+                                job->o.message_bytes,
+                                job->model != NULL,
+                                job->o.profiles,
+                                (uint64_t)job->exec->options.receives,
+                                job->exec->options.coupled_queue,
+                                (uint64_t)job->exec->options.path,
+                                (uint64_t)job->exec->options.host_copy_ns,
+                                job->o.adapt != NULL};
+    digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    for (uint32_t r = 0; r < job->exec->n_ranks; r++)
+        LHI_TRY(digest_rank(sum, job->exec, r, err));
+    if (job->model)
+        digest_model(sum, job->model, job->exec->n_chunks);
+    for (uint32_t i = 0; job->model && job->model->sites &&
+                         i < job->exec->n_ranks * job->grid.replicas;
+         i++)
+        digest_numbers(sum, &(uint64_t){job->model->sites[i]}, 1);
+    for (uint32_t i = 0; job->model && job->model->nodes &&
+                         i < lhi_grid_count_ranks(&job->grid);
+         i++)
+        digest_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
+    if (job->data)
+        LHI_TRY(digest_data(sum, job, err));
+    digest_limits(sum, job);
+    digest_operations(sum, job->pipeline);
+    digest_copies(sum, job);
+    LHI_TRY(lhi_job_digest_events(job, sum, err));
+    memcpy(out, sum, sizeof sum);
+    return LH_OK;
+}

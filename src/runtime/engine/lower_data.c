@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank's data stream: all-gathers and reduce-scatters in launch order, one at
+ * a time (PipeMesh, section V). Also its offload stream: activations that are
+ * copied out and back. */
+#include "runtime/engine/execution_plan.h"
+
+/* State while a data stream is listed. */
+typedef struct op_list {
+    const lh_pipeline *p;
+    lhi_exec_rank *rank;
+    uint32_t *pass_of; /* by point: the rank's pass or LH_NONE; used if passes
+                        * launch operations */
+    uint32_t *gathers; /* passes that need a gathered chunk, in order */
+    uint32_t n_gathers, next_gather;
+} stream_builder;
+
+static size_t point_of(const stream_builder *l, const lh_pass *pass)
+{
+    return lhi_pass_index(l->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+}
+
+/* Checks whether a chunk's weights are gathered before pass i. */
+static bool is_gathered(const stream_builder *l, uint32_t i)
+{
+    const lhi_exec_pass *pass = &l->rank->passes[i];
+    return pass->is_first && l->p->chunks[pass->pass.chunk].all_gather_ns > 0;
+}
+
+static void find_passes(stream_builder *l, size_t n_points)
+{
+    for (size_t i = 0; i < n_points; i++)
+        l->pass_of[i] = LH_NONE;
+    for (uint32_t i = 0; i < l->rank->n_passes; i++) {
+        const lhi_exec_pass *pass = &l->rank->passes[i];
+        if (n_points > 0 && pass->pass.kind != LH_W)
+            l->pass_of[point_of(l, &pass->pass)] = i;
+        if (is_gathered(l, i))
+            l->gathers[l->n_gathers++] = i;
+    }
+}
+
+static void add_data(stream_builder *l, lhi_exec_data what)
+{
+    l->rank->data[l->rank->n_data++] = what;
+}
+
+/* Adds the gather for the next chunk. */
+static void add_gather(stream_builder *l, uint32_t after, int64_t now)
+{
+    uint32_t before = l->gathers[l->next_gather++];
+    add_data(l, (lhi_exec_data){.chunk = l->rank->passes[before].pass.chunk,
+                                .op = LH_NONE,
+                                .after = after,
+                                .before = before,
+                                .predicted_ns = now});
+}
+
+static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
+{
+    return at->chunk == LH_NONE
+               ? LH_NONE
+               : l->pass_of[lhi_pass_index(l->p, at->chunk, at->microbatch,
+                                      at->backward)];
+}
+
+/* Adds the communications launched when pass i starts. */
+static void add_launched(stream_builder *l, uint32_t i)
+{
+    const lh_pipeline *p = l->p;
+    const lhi_exec_pass *pass = &l->rank->passes[i];
+    if (p->n_dp_ops && pass->pass.kind != LH_W) {
+        size_t at = point_of(l, &pass->pass);
+        for (uint32_t k = p->dp_first[at]; k < p->dp_first[at + 1]; k++) {
+            const lh_dp_op *op = &p->dp_ops[k];
+            add_data(l, (lhi_exec_data){.chunk = op->chunk,
+                                        .op = k,
+                                        .is_scatter = op->is_reduce_scatter,
+                                        .after = i,
+                                        .before = find_pass(l, &op->needed_by),
+                                        .predicted_ns = pass->start_ns});
+        }
+    }
+    if (is_gathered(l, i) && l->next_gather < l->n_gathers)
+        add_gather(l, i, pass->start_ns);
+}
+
+static void build_stream(stream_builder *l)
+{
+    lhi_exec_rank *rank = l->rank;
+    uint32_t first = l->p->first_gathers;
+    while (l->next_gather < l->n_gathers &&
+           (first == 0 || l->next_gather < first))
+        add_gather(l, 0, 0);
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        lhi_exec_pass *pass = &rank->passes[i];
+        pass->first_data = rank->n_data;
+        add_launched(l, i);
+        if (pass->is_last &&
+            l->p->chunks[pass->pass.chunk].reduce_scatter_ns > 0)
+            add_data(l, (lhi_exec_data){.chunk = pass->pass.chunk,
+                                        .op = LH_NONE,
+                                        .is_scatter = true,
+                                        .after = i + 1,
+                                        .before = LH_NONE,
+                                        .predicted_ns = pass->issued_ns});
+    }
+    rank->passes[rank->n_passes].first_data = rank->n_data;
+    for (uint32_t k = 0; k < rank->n_data; k++)
+        if (rank->data[k].before != LH_NONE)
+            rank->passes[rank->data[k].before].n_required_data = k + 1;
+}
+
+lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
+                              lhi_arena *scratch, lhi_exec_rank *rank,
+                              lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(scratch);
+    size_t most = p->n_dp_ops;
+    /* Summed over all ranks: passes times ranks. */
+    size_t points =
+        p->n_dp_ops ? 2 * (size_t)p->n_chunks * p->n_microbatches : 0;
+    for (uint32_t i = 0; i < rank->n_passes; i++)
+        most += (size_t)rank->passes[i].is_first + rank->passes[i].is_last;
+    stream_builder l = {.p = p,
+                .rank = rank,
+                .pass_of = LHI_NEW(scratch, uint32_t, points),
+                .gathers = LHI_NEW(scratch, uint32_t, p->n_chunks)};
+    rank->data = LHI_NEW(mem, lhi_exec_data, most);
+    if (!l.pass_of || !l.gathers || !rank->data)
+        return lhi_fail_nomem(err);
+    find_passes(&l, points);
+    build_stream(&l);
+    lhi_arena_rewind(scratch, mark);
+    return LH_OK;
+}
+
+lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
+                                lhi_arena *scratch, lhi_exec_rank *rank,
+                                lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(scratch);
+    if (!p->offloads)
+        return LH_OK;
+    uint32_t *places = LHI_NEW(scratch, uint32_t, lhi_count_offload_scratch(p));
+    rank->copies = LHI_NEW(mem, lhi_offload_copy, rank->n_passes);
+    if (!places || !rank->copies)
+        return lhi_fail_nomem(err);
+    rank->n_copies =
+        lhi_list_offload_copies(p, &rank->passes->pass, sizeof *rank->passes,
+                          rank->n_passes, places, rank->copies);
+    for (uint32_t k = 0, i = 0; i <= rank->n_passes; i++) {
+        while (k < rank->n_copies && rank->copies[k].at < i)
+            k++;
+        rank->passes[i].first_copy = k;
+    }
+    for (uint32_t k = 0; k < rank->n_copies; k++)
+        rank->passes[rank->copies[k].before].n_required_copies = k + 1;
+    lhi_arena_rewind(scratch, mark);
+    return LH_OK;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/migration_decider.h"
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "resilience/event_timeline/timeline.h"
+#include "schedule/pipeline/schedule_internal.h"
+#include "resilience/placement/placement_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* State of the migration decider. */
+struct lhi_migration_decider {
+    const lhi_job *job;
+    lhi_migration_history tried;
+    uint32_t spot; /* counts migrations */
+    /* Current hosts and layer counts; NULL: as at the start. */
+    uint32_t *hosts, *layer_counts;
+    uint32_t *relays; /* relays in the open exchange, per place */
+    /* Current schedule. */
+    lh_schedule *schedule; /* NULL: the initial schedule */
+    char name[LHI_SWITCH_NAME];
+    lh_data_path path;
+    bool *links; /* mixed path: per link; else NULL */
+    /* The open proposal, if any. */
+    lhi_migration open;
+};
+
+bool lhi_job_can_migrate(const lhi_job *job)
+{
+    const lh_train_adapt *a = &job->adapt;
+    return job->o.adapt && (a->moves_hosts || a->moves_layers);
+}
+
+lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
+{
+    const lh_train_adapt *a = &job->adapt;
+    const bool hosts = job->o.event_timeline && job->o.event_timeline->placement;
+    if (!job->o.adapt)
+        return LH_OK;
+    if (a->moves_hosts && !hosts)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_train_adapt: hosts exchange their places where "
+                        "events are of some");
+    if (a->moves_hosts && job->assignment_limits.n_places == 0)
+        return lhi_rank_assignment_fail_places(&job->assignment_limits, err);
+    if (a->moves_layers && !job->assignment_limits.layers)
+        return lhi_rank_assignment_fail_layers(&job->assignment_limits, err);
+    if (a->layer_ns < 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_train_adapt: a layer takes less than no time");
+    return LH_OK;
+}
+
+lh_status lhi_migration_decider_make(const lhi_job *job, lhi_migration_decider **out,
+                             lh_error *err)
+{
+    lhi_migration_decider *m = calloc(1, sizeof *m);
+    if (!m)
+        return lhi_fail_nomem(err);
+    m->job = job;
+    m->path = job->exec->options.path;
+    lhi_text_copy(m->name, sizeof m->name, lh_adapt_candidate(0));
+    m->relays = calloc(job->assignment_limits.n_places + (size_t)1, sizeof *m->relays);
+    if (!m->relays) {
+        free(m);
+        return lhi_fail_nomem(err);
+    }
+    *out = m;
+    return LH_OK;
+}
+
+static void close_proposal(lhi_migration_decider *m)
+{
+    lh_host_exchange_free(m->open.exchange);
+    lh_layer_migration_free(m->open.layers);
+    m->open = (lhi_migration){0};
+}
+
+void lhi_migration_decider_free(lhi_migration_decider *m)
+{
+    if (!m)
+        return;
+    close_proposal(m);
+    lh_schedule_free(m->schedule);
+    free(m->links);
+    free(m->hosts);
+    free(m->layer_counts);
+    free(m->relays);
+    free(m);
+}
+
+lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *m, const lh_pipeline *first,
+                              lh_pipeline **out, lh_error *err)
+{
+    *out = NULL;
+    if (!m->layer_counts)
+        return LH_OK;
+    return lh_layers_pipeline(m->job->assignment_limits.layers, first, m->layer_counts, out,
+                              err);
+}
+
+static const lh_schedule *current_schedule(const lhi_migration_decider *m)
+{
+    return m->schedule ? m->schedule : m->job->exec->schedule;
+}
+
+/* Fills the decision from the open proposal. */
+static void fill_decision(lhi_migration_decider *m, lhi_migration_decider_result *out)
+{
+    const lh_host_exchange *x = m->open.exchange;
+    const lh_layer_migration *l = m->open.layers;
+    for (uint32_t i = 0; x && i < x->n_hosts; i++)
+        m->relays[i] = LH_NONE;
+    for (uint32_t i = 0; x && i < x->n_moves; i++)
+        m->relays[x->moves[i].place] = x->moves[i].relay;
+    *out = (lhi_migration_decider_result){
+        .proposal = {.size = sizeof out->proposal,
+                  .schedule = current_schedule(m),
+                  .name = m->name,
+                  .why = x ? x->why : l->why,
+                  .override_path = true,
+                  .path = m->path,
+                  .delegated = m->links,
+                  .predicted_ns = x ? x->predicted_ns : l->predicted_ns,
+                  .layers = l ? l->layer_counts : NULL,
+                  .hosts = x ? x->hosts : NULL,
+                  .relay_ranks = x ? m->relays : NULL,
+                  .move_ns = x ? x->move_ns : l->move_ns},
+        .now_ns = x ? x->current_ns : l->current_ns};
+}
+
+/* Makes a placement with measured pass durations if the run computes on the cpu
+ * device. *out NULL: the event timeline's placement applies. */
+static lh_status make_measured_placement(const lhi_migration_decider *m, const lh_pipeline *measured,
+                      lh_host_placement **out, lh_error *err)
+{
+    *out = NULL;
+    if (!m->job->model || !m->job->adapt.moves_hosts)
+        return LH_OK;
+    return lhi_host_placement_with_times(m->job->o.event_timeline->placement, measured, out, err);
+}
+
+lh_status lhi_migration_decider_find(lhi_migration_decider *m, const lhi_migration_decider_input *seen,
+                             lhi_migration_decider_result *out, bool *moves,
+                             lh_error *err)
+{
+    const lh_train_adapt *a = &m->job->adapt;
+    const lh_event_timeline *course = m->job->o.event_timeline;
+    const lh_sim_options sim =
+        lhi_exec_sim_options_on(m->job->exec, m->path, m->links);
+    lh_host_placement *paced;
+    *moves = false;
+    LHI_TRY(make_measured_placement(m, seen->estimated, &paced, err));
+    const lhi_migration_state now = {
+        .timeline = a->moves_hosts ? course : NULL,
+        .placement = paced,
+        .state = course ? lh_event_timeline_state(course, seen->step) : 0,
+        .layers = a->moves_layers ? m->job->assignment_limits.layers : NULL,
+        .layer_ns = a->layer_ns,
+        .hosts = m->hosts,
+        .layer_counts = m->layer_counts,
+        .assignment = m->spot,
+        .monitor = seen->monitor,
+        .n_events = seen->n_notices,
+        .estimated = seen->estimated,
+        .schedule = current_schedule(m),
+        .sim = &sim,
+        .decision = seen->decision};
+    lh_status status = lhi_migration_find(&m->tried, &now, &m->open, err);
+    lh_host_placement_free(paced);
+    LHI_TRY(status);
+    *moves = m->open.exchange || m->open.layers;
+    if (*moves)
+        fill_decision(m, out);
+    return LH_OK;
+}
+
+static lh_status replace_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
+                              lh_error *err)
+{
+    uint32_t *copy = calloc((size_t)n + 1, sizeof *copy);
+    if (!copy)
+        return lhi_fail_nomem(err);
+    memcpy(copy, from, n * sizeof *copy);
+    free(*to);
+    *to = copy;
+    return LH_OK;
+}
+
+lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *m, bool followed, bool *layers,
+                               lh_error *err)
+{
+    lh_status status = LH_OK;
+    *layers = followed && m->open.layers;
+    if (followed && m->open.exchange)
+        status = replace_numbers(m->open.exchange->hosts,
+                              m->open.exchange->n_hosts, &m->hosts, err);
+    else if (followed)
+        status = replace_numbers(m->open.layers->layer_counts,
+                              m->open.layers->n_chunks, &m->layer_counts, err);
+    m->spot += followed;
+    close_proposal(m);
+    return status;
+}
+
+lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *m, const lh_reschedule *what,
+                               lh_error *err)
+{
+    size_t n = m->job->pipeline->n_links;
+    lh_schedule *schedule;
+    bool *links = NULL;
+    LHI_TRY(lhi_schedule_copy(what->schedule, &schedule, err));
+    if (what->delegated && !(links = calloc(n + 1, sizeof *links))) {
+        lh_schedule_free(schedule);
+        return lhi_fail_nomem(err);
+    }
+    if (links)
+        memcpy(links, what->delegated, n * sizeof *links);
+    lh_schedule_free(m->schedule);
+    free(m->links);
+    m->schedule = schedule;
+    m->links = links;
+    m->path = what->path;
+    lhi_text_copy(m->name, sizeof m->name, what->name);
+    return LH_OK;
+}

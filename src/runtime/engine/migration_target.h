@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Migration target: a device and training for this rank's place in a new rank
+ * assignment, made while the rank still works in the old one; and the migration
+ * of the training state. */
+#ifndef LHI_MIGRATION_TARGET_H
+#define LHI_MIGRATION_TARGET_H
+
+#include "runtime/engine/rank_assignment.h"
+#include "runtime/engine/job.h"
+
+/* A rank's device and training under a new rank assignment. */
+typedef struct lhi_migration_target {
+    lhi_job job; /* adapted to the rank assignment */
+    lh_train_model model;
+    uint32_t *first_layers;
+    lh_pipeline *pipeline; /* NULL: the run's own */
+    lhi_rank_assignment assignment;
+    uint32_t place;
+    lhi_device *device;     /* NULL: a timed rank keeps its device */
+    lhi_training *training; /* likewise */
+} lhi_migration_target;
+
+/* Makes a migration target. `exec`: the plan that runs there. LH_ENOMEM also if
+ * both copies do not fit into memory. */
+lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net, const lh_exec *exec,
+                        const lhi_rank_assignment *seats, const lhi_net_stop *stop,
+                        lhi_migration_target **out, lh_error *err);
+/* Ends its threads. Call it before the endpoint is closed. NULL is fine. */
+void lhi_migration_target_stop(lhi_migration_target *seat);
+void lhi_migration_target_free(lhi_migration_target *seat); /* NULL is fine */
+
+/* Returns the training options for a logical rank. */
+lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
+                                      lhi_device *device, uint32_t place,
+                                      const lhi_net_stop *stop);
+
+/* Converts a pipeline of the run to other layer counts: *out, released by the
+ * caller; NULL: it is unchanged. */
+lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job, const lh_pipeline *pipeline,
+                             const lhi_rank_assignment *seats, lh_pipeline **out,
+                             lh_error *err);
+
+/* --- rank_assignment_limits.c --- */
+
+/* Fills in job->assignment_limits: permitted migrations, and reasons against
+ * the others. The caller releases its layers. */
+lh_status lhi_job_set_assignment_limits(lhi_job *job, lh_error *err);
+/* Checks the requested migrations. LH_EUNSUPPORTED: one is not permitted. */
+lh_status lhi_job_check_assignment_limits(const lhi_job *job, lh_error *err);
+
+/* --- migrate_state.c --- */
+
+/* Messages of a migration; after a failure they may be in flight until the
+ * endpoint is closed. */
+typedef struct lhi_state_migration_ops {
+    lhi_net_op *ops;
+    size_t n;
+    float *relay_buffer; /* buffer for one relayed array */
+} lhi_state_migration_ops;
+void lhi_state_migration_ops_fini(lhi_state_migration_ops *ops); /* zeroed is fine */
+
+/* Options for a state migration. */
+typedef struct lhi_state_migration_options {
+    const lhi_job *job; /* as at the start */
+    lhi_net *net;
+    const lhi_rank_assignment *old_assignment, *new_assignment;
+    const uint32_t *old_first_layers, *new_first_layers; /* first layer of each chunk */
+    uint64_t turn;
+} lhi_state_migration_options;
+
+/* Migrates values, which must be gathered, and moments between two steps, from
+ * their old holders to the new ones. Collective. */
+lh_status lhi_state_migration_run(const lhi_state_migration_options *options,
+                             lhi_train *from, lhi_train *to,
+                             lhi_state_migration_ops *ops, lh_error *err);
+/* Returns the bytes sent between ranks; relayed bytes count twice. */
+uint64_t lhi_state_migration_count_bytes(const lhi_state_migration_options *options);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/online_adaptation.h"
+
+#include "base/bytes.h"
+#include "base/process.h"
+#include "base/realtime.h"
+#include "runtime/transport/handshake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Capacity of the ring of iterations that the decision thread has not
+ * processed. */
+enum { QUEUE_LENGTH = 8 };
+
+/* Budget for processing observations: this share of the run's time plus
+ * FREE_NS, in processor time summed over all ranks. */
+static const double max_cpu_share = 0.0025;
+#define CPU_ALLOWANCE_NS INT64_C(100000000)
+
+/* One rank's observation message: its buffer, its expected header and its
+ * receive. */
+typedef struct rank_message {
+    unsigned char *bytes;
+    size_t size, capacity;
+    lhi_observation_header head; /* expected header */
+    lhi_net_op op;
+} rank_message;
+
+/* One observed iteration: the step, the plan that it followed and the messages
+ * of all ranks. */
+typedef struct observed_step {
+    uint64_t step;
+    const lh_exec *exec;
+    const lhi_proposed_plan *proposed; /* that has it; NULL: the initial plan */
+    rank_message *parts;                  /* per rank */
+} observed_step;
+
+/* State of the online adaptation on rank 0. */
+struct lhi_adaptation {
+    const lhi_job *job;
+    lhi_net *net;
+    uint32_t n; /* ranks */
+    lhi_decider *decider;
+    lhi_iteration_observation *observation;
+    uint64_t clock; /* clock id of this rank's host */
+    int64_t start_ns;
+    pthread_t thread;
+    bool has_thread;
+    /* Used by the thread only. */
+    lhi_rank_observation *seen; /* per rank */
+    lhi_pass_observation *rows;
+    lhi_collective_record *played;
+    size_t row_capacity, collective_capacity;
+    uint32_t *clocks;
+    /* Protected by `lock`. The thread processes queue[first % QUEUE]; the entry
+     * at `last` belongs to the rank. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop;
+    uint32_t first, last;
+    int64_t thread_cpu_ns; /* thread's processor time without decisions */
+    int64_t rank_cpu_ns;   /* rank's processor time for its own part */
+    observed_step queue[QUEUE_LENGTH];
+};
+
+uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
+{
+    lhi_process self;
+    unsigned char digest[32];
+    if (!job->launched)
+        return 0;
+    lhi_process_identify_self(&self);
+    if (!self.boot[0])
+        return rank + UINT64_C(1);
+    lhi_compute_sha256(self.boot, strlen(self.boot), digest);
+    return lhi_load_little_endian(digest, 8);
+}
+
+/* --- thread --- */
+
+/* Grows the row arrays to hold an entire iteration. */
+static lh_status grow_rows(lhi_adaptation *a, const observed_step *in, lh_error *err)
+{
+    size_t n_rows = 0, n_played = 0;
+    for (uint32_t r = 0; r < a->n; r++) {
+        n_rows += in->parts[r].head.n_passes;
+        n_played += in->parts[r].head.n_collectives;
+    }
+    if (n_rows > a->row_capacity || !a->rows) {
+        lhi_pass_observation *rows = realloc(a->rows, (n_rows + 1) * sizeof *rows);
+        if (!rows)
+            return lhi_fail_nomem(err);
+        a->rows = rows;
+        a->row_capacity = n_rows;
+    }
+    if (n_played > a->collective_capacity || !a->played) {
+        lhi_collective_record *played =
+            realloc(a->played, (n_played + 1) * sizeof *played);
+        if (!played)
+            return lhi_fail_nomem(err);
+        a->played = played;
+        a->collective_capacity = n_played;
+    }
+    return LH_OK;
+}
+
+/* Waits for the messages of all ranks and parses them into a->seen. */
+static lh_status read_messages(lhi_adaptation *a, observed_step *in, lh_error *err)
+{
+    lhi_pass_observation *rows;
+    lhi_collective_record *played;
+    LHI_TRY(grow_rows(a, in, err));
+    rows = a->rows;
+    played = a->played;
+    for (uint32_t r = 0; r < a->n; r++) {
+        rank_message *p = &in->parts[r];
+        lhi_rank_observation *to = &a->seen[r];
+        *to = (lhi_rank_observation){p->head, rows, played};
+        if (r > 0)
+            LHI_TRY(lhi_net_wait(a->net, &p->op, 0, err));
+        lh_status status = lhi_observation_read(p->bytes, p->size, &to->head, to->rows,
+                                         to->collectives, err);
+        if (status != LH_OK) {
+            lhi_fail_add_context(err, "rank %u sends", r);
+            return status;
+        }
+        rows += p->head.n_passes;
+        played += p->head.n_collectives;
+    }
+    return LH_OK;
+}
+
+/* Merges one iteration and hands it to the decider. */
+static lh_status process_iteration(lhi_adaptation *a, observed_step *in, lh_error *err)
+{
+    lh_observation seen;
+    LHI_TRY(read_messages(a, in, err));
+    LHI_TRY(lhi_iteration_observation_merge(a->observation, in->exec, a->seen, in->step, &seen, err));
+    if (in->proposed && in->proposed->assignment->layers)
+        lhi_iteration_observation_scale_layers(a->observation, in->proposed->pipeline);
+    bool differ = lhi_iteration_observation_find_clocks(a->seen, in->exec->n_ranks, a->clocks);
+    return lhi_decider_add_iteration(a->decider, &seen, differ ? a->clocks : NULL, err);
+}
+
+static void *thread_main(void *of)
+{
+    lhi_adaptation *a = of;
+    lh_error err = {0};
+    lh_status status = LH_OK;
+    pthread_mutex_lock(&a->lock);
+    while (!a->stop && status == LH_OK) {
+        if (a->first == a->last) {
+            pthread_cond_wait(&a->changed, &a->lock);
+            continue;
+        }
+        observed_step *in = &a->queue[a->first % QUEUE_LENGTH];
+        pthread_mutex_unlock(&a->lock);
+        status = process_iteration(a, in, &err);
+        lhi_proposed_plan_release(in->proposed);
+        in->proposed = NULL;
+        pthread_mutex_lock(&a->lock);
+        a->thread_cpu_ns = lhi_thread_cpu_ns() - lhi_decider_cpu_ns(a->decider);
+        a->first++;
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (status != LH_OK)
+        lhi_net_abort(a->net, err.text);
+    return NULL;
+}
+
+/* --- construction --- */
+
+static lh_status init(lhi_adaptation *a, const lhi_device *device,
+                        lh_error *err)
+{
+    a->seen = calloc(a->n, sizeof *a->seen);
+    a->clocks = calloc(a->job->exec->n_ranks, sizeof *a->clocks);
+    if (!a->seen || !a->clocks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < QUEUE_LENGTH; i++)
+        if (!(a->queue[i].parts = calloc(a->n, sizeof *a->queue[i].parts)))
+            return lhi_fail_nomem(err);
+    LHI_TRY(lhi_decider_make(a->job, &a->decider, err));
+    LHI_TRY(lhi_iteration_observation_make(a->job, device, &a->observation, err));
+    LHI_TRY(lhi_start_normal_thread(&a->thread, thread_main, a, err));
+    a->has_thread = true;
+    return LH_OK;
+}
+
+lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
+                            const lhi_device *device, lhi_adaptation **out,
+                            lh_error *err)
+{
+    lhi_adaptation *a = calloc(1, sizeof *a);
+    if (!a)
+        return lhi_fail_nomem(err);
+    a->job = job;
+    a->net = net;
+    a->n = lhi_net_n_ranks(net);
+    a->clock = lhi_host_clock_id(job, 0);
+    a->start_ns = lhi_now_ns();
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    lh_status status = init(a, device, err);
+    if (status != LH_OK) {
+        lhi_adaptation_free(a);
+        return status;
+    }
+    *out = a;
+    return LH_OK;
+}
+
+void lhi_adaptation_stop(lhi_adaptation *a)
+{
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (a->has_thread)
+        pthread_join(a->thread, NULL);
+    a->has_thread = false;
+}
+
+void lhi_adaptation_free(lhi_adaptation *a)
+{
+    if (!a)
+        return;
+    lhi_adaptation_stop(a);
+    for (uint32_t i = 0; i < QUEUE_LENGTH; i++) {
+        observed_step *in = &a->queue[i];
+        lhi_proposed_plan_release(in->proposed);
+        for (uint32_t r = 0; in->parts && r < a->n; r++)
+            free(in->parts[r].bytes);
+        free(in->parts);
+    }
+    lhi_decider_free(a->decider);
+    lhi_iteration_observation_free(a->observation);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    free(a->seen);
+    free(a->rows);
+    free(a->played);
+    free(a->clocks);
+    free(a);
+}
+
+lhi_decider *lhi_adaptation_decider(lhi_adaptation *a)
+{
+    return a->decider;
+}
+
+/* --- called by the rank --- */
+
+bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step, const lhi_rank_program *shift)
+{
+    pthread_mutex_lock(&a->lock);
+    const bool has_room = a->last - a->first < QUEUE_LENGTH;
+    /* Every rank spends as much as this one. */
+    const int64_t spent_ns = a->thread_cpu_ns + a->rank_cpu_ns * a->n;
+    pthread_mutex_unlock(&a->lock);
+    const double may_ns =
+        CPU_ALLOWANCE_NS + max_cpu_share * (double)(lhi_now_ns() - a->start_ns);
+    if (!has_room || (double)spent_ns > may_ns)
+        return false;
+    observed_step *in = &a->queue[a->last % QUEUE_LENGTH];
+    in->step = step;
+    in->exec = shift->exec;
+    in->proposed = shift->proposed ? lhi_proposed_plan_retain(shift->proposed) : NULL;
+    return true;
+}
+
+/* Prepares the receive buffer and expected header for one rank's message in the
+ * current iteration. */
+static lh_status prepare_message(lhi_adaptation *a, uint32_t rank, uint32_t n_played,
+                           rank_message **out, lh_error *err)
+{
+    observed_step *in = &a->queue[a->last % QUEUE_LENGTH];
+    rank_message *p = &in->parts[rank];
+    const lhi_record_counts counts = {
+        in->exec->ranks[rank % in->exec->n_ranks].n_passes, n_played};
+    LHI_TRY(lhi_job_check_counts(a->job, in->exec, rank % in->exec->n_ranks,
+                                 &counts, err));
+    p->head = (lhi_observation_header){counts.n_passes, n_played, 0};
+    p->size = lhi_observation_size(&p->head);
+    if (p->size > p->capacity) {
+        free(p->bytes);
+        p->capacity = 0;
+        if (!(p->bytes = malloc(p->size)))
+            return lhi_fail_nomem(err);
+        p->capacity = p->size;
+    }
+    *out = p;
+    return LH_OK;
+}
+
+lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank, uint32_t n_played,
+                              uint64_t tag, lh_error *err)
+{
+    rank_message *p;
+    LHI_TRY(prepare_message(a, rank, n_played, &p, err));
+    p->op = (lhi_net_op){0};
+    return lhi_net_receive(a->net, rank, tag, p->bytes, p->size, &p->op, err);
+}
+
+lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
+                               const lhi_collective_record *played, uint32_t n_played,
+                               lh_error *err)
+{
+    rank_message *p;
+    const int64_t before_ns = lhi_thread_cpu_ns();
+    LHI_TRY(prepare_message(a, 0, n_played, &p, err));
+    p->head.clock = a->clock;
+    lhi_observation_write(&p->head, rank->observation, played, p->bytes);
+    a->rank_cpu_ns += lhi_thread_cpu_ns() - before_ns;
+    return LH_OK;
+}
+
+void lhi_adaptation_end_iteration(lhi_adaptation *a)
+{
+    pthread_mutex_lock(&a->lock);
+    a->last++;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parses rank 0's outcome into a result. */
+#include "runtime/engine/observer.h"
+#include "runtime/engine/reschedule.h"
+
+#include "base/sort.h"
+#include "base/thread_pool.h"
+#include "schedule/simulator/timeline.h"
+
+#include <inttypes.h>
+#include <longhaul/trace.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The result with the memory that it owns. */
+typedef struct owned_result {
+    lh_train_result result; /* first: callers hold this */
+    lh_iteration *iterations;
+    lhi_switch *rows;
+    lh_switch *switches; /* with the texts of `rows` */
+    lhi_rank_assignment *seats;    /* per switch, if parts moved */
+    lh_migration *moved;     /* likewise, with the numbers in `seats` */
+    uint32_t n_switches;
+    lhi_adapt_notice *notice_rows;
+    lh_adapt_event *notices; /* with the texts of `told` */
+    uint32_t n_notices;
+    lh_schedule *schedule; /* NULL: the initial schedule */
+    lh_data_path path;
+    bool *delegated; /* mixed path: per link */
+    lh_trace *trace;
+    lhi_observed_means *observed;
+    lh_profile *profile;
+    lh_train_memory *memory;
+    uint32_t n_memory;
+    double spent_ns[LH_N_TRAIN_GROUPS]; /* mean over ranks */
+    double copied_ns, waited_ns;        /* same for activation copies */
+} owned_result;
+
+/* Remaining bytes of the outcome. */
+typedef struct reader {
+    const unsigned char *at;
+    size_t n_left;
+} reader;
+
+/* Takes the next `size` bytes; NULL: not enough are left. */
+static const unsigned char *next_bytes(reader *r, size_t size)
+{
+    const unsigned char *at = r->at;
+    if (size > r->n_left)
+        return NULL;
+    r->at += size;
+    r->n_left -= size;
+    return at;
+}
+
+static lh_status fail_truncated(lh_error *err)
+{
+    return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+}
+
+lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
+                               uint32_t rank, const lhi_record_counts *counts,
+                               lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    uint32_t n_passes = exec->ranks[rank].n_passes;
+    size_t most =
+        2 * (size_t)p->n_chunks + p->n_dp_ops + exec->ranks[rank].n_copies;
+    if (counts->n_passes == n_passes && counts->n_collectives <= most)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO,
+                    "rank %" PRIu32 " has recorded %" PRIu32
+                    " passes and %" PRIu32 " communications, not %" PRIu32
+                    " and at most %zu",
+                    rank, counts->n_passes, counts->n_collectives, n_passes, most);
+}
+
+static lh_status check_played(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, const lhi_collective_record *played,
+                              uint32_t n, lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    for (uint32_t i = 0; i < n; i++)
+        if (played[i].chunk >= p->n_chunks ||
+            played[i].copy > exec->ranks[rank].n_copies ||
+            (played[i].op != LH_NONE && played[i].op >= p->n_dp_ops))
+            return lhi_fail(err, LH_EIO,
+                            "rank %" PRIu32
+                            " has recorded a communication that "
+                            "the pipeline does not have",
+                            rank);
+    return LH_OK;
+}
+
+/* Parses the records of one rank. */
+static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
+                           uint32_t rank, reader *r, lhi_arena *mem,
+                           lhi_pass_record **records, lhi_collective_record **played,
+                           uint32_t *n_played, lh_error *err)
+{
+    lhi_record_counts counts;
+    const unsigned char *head = next_bytes(r, LHI_RECORD_COUNTS_BYTES);
+    if (!head)
+        return fail_truncated(err);
+    LHI_TRY(lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, &counts, err));
+    LHI_TRY(lhi_job_check_counts(job, exec, rank, &counts, err));
+    size_t size = lhi_record_rows_size(&counts);
+    const unsigned char *rows = next_bytes(r, size);
+    if (!rows)
+        return fail_truncated(err);
+    *records = LHI_NEW(mem, lhi_pass_record, counts.n_passes);
+    *played = LHI_NEW(mem, lhi_collective_record, counts.n_collectives);
+    if (!*records || !*played)
+        return lhi_fail_nomem(err);
+    *n_played = counts.n_collectives;
+    lh_status status =
+        lhi_record_rows_read(rows, size, &counts, *records, *played, err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(err, "rank %" PRIu32 " sends", rank);
+        return status;
+    }
+    return check_played(job, exec, rank, *played, counts.n_collectives, err);
+}
+
+static lh_status read_records(const lhi_job *job, const lh_exec *exec,
+                              reader *r, lhi_arena *mem, lh_trace **out,
+                              lh_error *err)
+{
+    uint32_t n = exec->n_ranks;
+    lhi_pass_record **records = LHI_NEW(mem, lhi_pass_record *, n);
+    lhi_collective_record **played = LHI_NEW(mem, lhi_collective_record *, n);
+    uint32_t *n_played = LHI_NEW(mem, uint32_t, n);
+    if (!records || !played || !n_played)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(read_rank(job, exec, i, r, mem, &records[i], &played[i],
+                          &n_played[i], err));
+    return lhi_measured_trace(job, exec, (const lhi_pass_record *const *)records,
+                              (const lhi_collective_record *const *)played, n_played, out,
+                              err);
+}
+
+/* Sets the prediction, which assumes one processor per pipeline rank. With
+ * fewer processors, the total pass time divided by their number is a lower
+ * bound. */
+static void set_prediction(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
+{
+    const lh_pipeline *p = job->pipeline;
+    double passes_ns = 0;
+    r->unshared_ns = r->predicted_ns = alone_ns;
+    uint32_t n = job->model && !job->launched ? lhi_count_processors() : 0;
+    if (n == 0 || n >= r->n_ranks)
+        return;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
+                     (double)p->chunks[c].w_ns;
+    if (job->model)
+        passes_ns -= (double)job->model->collective_wait_ns;
+    passes_ns *= (double)p->n_microbatches * lhi_grid_count_copies(&job->grid) / n;
+    r->n_processors = n;
+    if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
+        r->predicted_ns = (int64_t)passes_ns;
+}
+
+/* Copies the job to *at with the conditions of the last iteration under
+ * `seats`; *made: its pipeline. */
+static lh_status find_last_conditions(const lhi_job *job, const owned_result *to,
+                                 uint64_t n, const lhi_rank_assignment *seats,
+                                 lhi_job *at, lh_pipeline **made, lh_error *err)
+{
+    *at = *job;
+    *made = NULL;
+    if (n == 0)
+        return LH_OK;
+    LHI_TRY(lhi_job_make_step_pipeline(job, to->iterations[n - 1].step, seats, made,
+                               err));
+    if (*made)
+        at->pipeline = *made;
+    return LH_OK;
+}
+
+/* Finds the schedule of the last iteration: the step from which it was in
+ * effect, and its prediction. A run may end before a new schedule's first
+ * iteration. */
+static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
+                          int64_t *predicted_ns)
+{
+    const lh_train_result *r = &to->result;
+    uint64_t from = 0, last = r->n_iterations
+                                  ? r->iterations[r->n_iterations - 1].step
+                                  : UINT64_MAX;
+    *predicted_ns = lh_exec_predicted_ns(job->exec);
+    for (uint32_t i = 0; i < to->n_switches; i++) {
+        const lhi_switch *row = &to->rows[i];
+        if (row->is_refused || row->step > last)
+            continue;
+        from = row->step;
+        *predicted_ns = row->predicted_ns;
+    }
+    return from;
+}
+
+/* Summarises the iterations. */
+static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
+{
+    lh_train_result *r = &to->result;
+    int64_t predicted_ns;
+    uint64_t from = find_last_schedule(job, to, &predicted_ns);
+    uint32_t n = 0;
+    int64_t *ns = calloc((size_t)r->n_iterations + 1, sizeof *ns);
+    if (!ns)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < r->n_iterations; i++) {
+        const lh_iteration *it = &r->iterations[i];
+        if (it->step >= from)
+            ns[n++] = it->ns;
+        r->missed_deadlines += it->missed_deadlines;
+        if (it->max_lateness_ns > r->max_lateness_ns)
+            r->max_lateness_ns = it->max_lateness_ns;
+    }
+    set_prediction(job, predicted_ns, r);
+    if (n) {
+        r->median_ns = lhi_median_ns(ns, n);
+        r->min_ns = ns[0];
+        r->max_ns = ns[n - 1];
+    }
+    if (r->predicted_ns > 0)
+        r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
+    free(ns);
+    return LH_OK;
+}
+
+static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
+                               uint64_t n, lh_error *err)
+{
+    size_t size = lhi_observer_count_sums(job) * sizeof(double);
+    const unsigned char *bytes = next_bytes(r, size);
+    double *sums = malloc(size);
+    lh_status status =
+        bytes ? sums ? LH_OK : lhi_fail_nomem(err) : fail_truncated(err);
+    if (status == LH_OK) {
+        memcpy(sums, bytes, size);
+        status =
+            lhi_observed_means_make(job, to->iterations, n, sums, &to->observed, err);
+    }
+    free(sums);
+    return status;
+}
+
+/* Returns the predicted copy time per iteration under the initial schedule,
+ * averaged over ranks, in ns. */
+static int64_t predicted_copies(const lhi_job *job)
+{
+    double sum_ns = 0;
+    for (uint32_t r = 0; r < job->exec->n_ranks; r++)
+        for (uint32_t i = 0; i < job->exec->ranks[r].n_copies; i++)
+            sum_ns += (double)job->pipeline
+                          ->chunks[job->exec->ranks[r].copies[i].chunk]
+                          .offload_ns;
+    return (int64_t)(sum_ns / job->exec->n_ranks);
+}
+
+/* Parses each rank's measured memory, next to its prediction. */
+static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
+                           lh_error *err)
+{
+    double held;
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    const unsigned char *at = next_bytes(r, n * LHI_MEMORY_REPORT_NUMBERS * sizeof held);
+    if (!at)
+        return fail_truncated(err);
+    if (!(to->memory = calloc(n, sizeof *to->memory)))
+        return lhi_fail_nomem(err);
+    to->n_memory = n;
+    for (uint32_t i = 0; i < n; i++) {
+        lh_train_memory *one = &to->memory[i];
+        *one = job->memory[i];
+        for (uint32_t k = 0; k < LH_N_MEMORY_KINDS; k++) {
+            memcpy(&held, at, sizeof held);
+            at += sizeof held;
+            if (!(held >= 0 && held < 0x1p53))
+                return lhi_fail(err, LH_EIO, "rank %" PRIu32 " holds %g bytes",
+                                i, held);
+            one->measured[k] = (int64_t)held;
+            if (k != LH_MEMORY_STORAGE)
+                one->measured_bytes += one->measured[k];
+        }
+        for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS + 2; k++) {
+            double *const ends[] = {&to->copied_ns, &to->waited_ns};
+            memcpy(&held, at, sizeof held);
+            at += sizeof held;
+            if (!(held >= 0 && held < 0x1p53))
+                return lhi_fail(err, LH_EIO,
+                                "rank %" PRIu32 " has spent %g ns", i, held);
+            *(k < LH_N_TRAIN_GROUPS ? &to->spent_ns[k]
+                                    : ends[k - LH_N_TRAIN_GROUPS]) += held / n;
+        }
+    }
+    return LH_OK;
+}
+
+/* Parses the migration of a switch, if any. */
+static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
+                            uint32_t i, lh_error *err)
+{
+    const lhi_switch *row = &to->rows[i];
+    if (row->n_assignment == 0)
+        return LH_OK;
+    const unsigned char *text = next_bytes(r, row->n_assignment);
+    if (!text)
+        return fail_truncated(err);
+    LHI_TRY(lhi_rank_assignment_parse((const char *)text, row->n_assignment, &job->assignment_limits,
+                           &to->seats[i], err));
+    to->moved[i] = lhi_moved_to_public(row, &to->seats[i]);
+    return LH_OK;
+}
+
+static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
+                               owned_result *to, lh_error *err)
+{
+    if (n > r->n_left / LHI_SWITCH_BYTES)
+        return fail_truncated(err);
+    to->rows = calloc(n + 1u, sizeof *to->rows);
+    to->switches = calloc(n + 1u, sizeof *to->switches);
+    to->seats = calloc(n + 1u, sizeof *to->seats);
+    to->moved = calloc(n + 1u, sizeof *to->moved);
+    if (!to->rows || !to->switches || !to->seats || !to->moved)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        const unsigned char *bytes = next_bytes(r, LHI_SWITCH_BYTES);
+        if (!bytes)
+            return fail_truncated(err);
+        LHI_TRY(lhi_switch_read(bytes, LHI_SWITCH_BYTES, &to->rows[i], err));
+        to->switches[i] = lhi_switch_to_public(&to->rows[i]);
+        to->n_switches++;
+        LHI_TRY(read_migration(job, r, to, i, err));
+    }
+    return LH_OK;
+}
+
+static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
+                           lh_error *err)
+{
+    if (n > r->n_left / LHI_ADAPT_NOTICE_BYTES)
+        return fail_truncated(err);
+    to->notice_rows = calloc(n + 1u, sizeof *to->notice_rows);
+    to->notices = calloc(n + 1u, sizeof *to->notices);
+    if (!to->notice_rows || !to->notices)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(lhi_adapt_notice_read(next_bytes(r, LHI_ADAPT_NOTICE_BYTES), LHI_ADAPT_NOTICE_BYTES,
+                              &to->notice_rows[i], err));
+        to->notices[i] = lhi_notice_to_public(&to->notice_rows[i]);
+        to->n_notices++;
+    }
+    return LH_OK;
+}
+
+/* Parses the schedule of the last iteration; NULL: the initial one. */
+static lh_status read_schedule(const lhi_job *job, reader *r,
+                               const lhi_outcome *head,
+                               const lhi_proposed_plan **out, lh_error *err)
+{
+    const unsigned char *text = next_bytes(r, lhi_proposal_texts_size(&head->texts));
+    *out = NULL;
+    if (!text)
+        return fail_truncated(err);
+    if (!head->texts.n_rows)
+        return LH_OK;
+    return lhi_proposed_plan_acquire(job->proposals, (const char *)text, &head->texts,
+                             out, err);
+}
+
+/* Parses the ranks' records of the last iteration. */
+static lh_status read_last(const lhi_job *job, const lhi_proposed_plan *followed,
+                           reader *r, owned_result *to, uint64_t n,
+                           lh_error *err)
+{
+    lhi_job at;
+    lh_pipeline *made;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    const lh_exec *exec = followed ? followed->exec : job->exec;
+    lh_status status = find_last_conditions(
+        job, to, n, followed ? followed->assignment : NULL, &at, &made, err);
+    if (status == LH_OK) {
+        status = read_records(&at, exec, r, mem, &to->trace, err);
+        lh_pipeline_free(made);
+    }
+    lhi_arena_free(mem);
+    return status;
+}
+
+/* Stores the data path at the end of the run. */
+static lh_status store_path(const lhi_job *job, const lh_exec *exec,
+                           owned_result *to, lh_error *err)
+{
+    const bool *links = exec->options.delegation->links;
+    const size_t n = job->pipeline->n_links;
+    to->path = exec->options.path;
+    if (!links)
+        return LH_OK;
+    if (!(to->delegated = malloc(n * sizeof *links + 1)))
+        return lhi_fail_nomem(err);
+    memcpy(to->delegated, links, n * sizeof *links);
+    return LH_OK;
+}
+
+static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
+                          lh_error *err)
+{
+    lhi_outcome head;
+    const lhi_proposed_plan *followed = NULL;
+    size_t head_bytes =
+        r->n_left < LHI_OUTCOME_BYTES ? r->n_left : LHI_OUTCOME_BYTES;
+    LHI_TRY(lhi_outcome_head_read(next_bytes(r, head_bytes), head_bytes, &head,
+                                  err));
+    if (head.n_iterations > r->n_left / LHI_ITERATION_BYTES ||
+        (head.n_recorded && head.n_recorded != job->exec->n_ranks))
+        return fail_truncated(err);
+    to->iterations = calloc(head.n_iterations + 1, sizeof *to->iterations);
+    if (!to->iterations)
+        return lhi_fail_nomem(err);
+    for (uint64_t i = 0; i < head.n_iterations; i++)
+        to->iterations[i] =
+            lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
+    lh_status status = read_switches(job, r, head.n_switches, to, err);
+    if (status == LH_OK)
+        status = read_notices(r, head.n_notices, to, err);
+    if (status == LH_OK)
+        status = read_schedule(job, r, &head, &followed, err);
+    if (status == LH_OK && followed)
+        status =
+            lhi_schedule_copy(followed->exec->schedule, &to->schedule, err);
+    const lh_exec *exec = followed ? followed->exec : job->exec;
+    if (status == LH_OK)
+        status = store_path(job, exec, to, err);
+    if (status == LH_OK && head.n_recorded)
+        status = read_last(job, followed, r, to, head.n_iterations, err);
+    if (status == LH_OK && job->model && job->o.profiles &&
+        head.n_iterations > 0 && head.n_recorded > 0)
+        status = read_observed(job, r, to, head.n_iterations, err);
+    if (status == LH_OK && job->model && head.n_recorded > 0)
+        status = read_memory(job, r, to, err);
+    if (status == LH_OK && r->n_left > 0)
+        status = lhi_fail(err, LH_EIO, "rank 0 handed back more than a result");
+    to->result = (lh_train_result){
+        .n_iterations = (uint32_t)head.n_iterations,
+        .iterations = to->iterations,
+        .interrupted = head.interrupted,
+        .trace = to->trace,
+        .n_pool_growths = (uint32_t)head.pool_growth,
+        .utilisation = -1,
+        .n_ranks = lhi_grid_count_ranks(&job->grid),
+        .n_replicas = job->grid.replicas,
+        .context = job->grid.context,
+        .tensor = job->grid.tensor,
+        .expert = job->grid.expert,
+    };
+    if (head.n_iterations > 0) {
+        to->result.copy_ns =
+            (int64_t)(to->copied_ns / (double)head.n_iterations);
+        to->result.copy_wait_ns =
+            (int64_t)(to->waited_ns / (double)head.n_iterations);
+    }
+    to->result.predicted_copy_ns = predicted_copies(job);
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS && head.n_iterations > 0; k++)
+        to->result.exchange_ns[k] =
+            (int64_t)(to->spent_ns[k] / (double)head.n_iterations);
+    if (status == LH_OK)
+        status = summarise(job, to, err);
+    lhi_proposed_plan_release(followed);
+    return status;
+}
+
+lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
+                           lh_train_result **out, lh_error *err)
+{
+    reader r = {(const unsigned char *)text, size};
+    owned_result *to = calloc(1, sizeof *to);
+    if (!to)
+        return lhi_fail_nomem(err);
+    if (!text) { /* rank 0 in another process has it */
+        to->result.is_on_other_process = true;
+        to->result.utilisation = -1;
+        *out = &to->result;
+        return LH_OK;
+    }
+    lh_status status = read_all(job, &r, to, err);
+    if (status != LH_OK) {
+        lh_train_result_free(&to->result);
+        return status;
+    }
+    *out = &to->result;
+    return LH_OK;
+}
+
+const lhi_observed_means *lhi_result_observed_means(const lh_train_result *result)
+{
+    return ((const owned_result *)result)->observed;
+}
+
+void lhi_result_take_profile(lh_train_result *result, lh_profile *profile)
+{
+    owned_result *own = (owned_result *)result;
+    own->profile = profile;
+    own->result.profile = profile;
+}
+
+const lh_switch *lh_train_switches(const lh_train_result *result,
+                                   uint32_t *n_switches)
+{
+    const owned_result *own = (const owned_result *)result;
+    *n_switches = own->n_switches;
+    return own->switches;
+}
+
+const lh_migration *lh_train_migration(const lh_train_result *result, uint32_t i)
+{
+    const owned_result *own = (const owned_result *)result;
+    return i < own->n_switches && own->rows[i].n_assignment ? &own->moved[i] : NULL;
+}
+
+const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
+                                  uint32_t *n_notices)
+{
+    const owned_result *own = (const owned_result *)result;
+    *n_notices = own->n_notices;
+    return own->notices;
+}
+
+const lh_train_memory *lh_train_peak_memory(const lh_train_result *result,
+                                            uint32_t *n_ranks)
+{
+    const owned_result *own = (const owned_result *)result;
+    *n_ranks = own->n_memory;
+    return own->memory;
+}
+
+const lh_schedule *lh_train_schedule(const lh_train_result *result)
+{
+    return ((const owned_result *)result)->schedule;
+}
+
+lh_data_path lh_train_path(const lh_train_result *result,
+                           const bool **delegated)
+{
+    const owned_result *own = (const owned_result *)result;
+    if (delegated)
+        *delegated = own->delegated;
+    return own->path;
+}
+
+void lh_train_result_free(lh_train_result *result)
+{
+    owned_result *own = (owned_result *)result;
+    if (!own)
+        return;
+    lh_trace_free(own->trace);
+    lhi_observed_means_free(own->observed);
+    lh_profile_free(own->profile);
+    free(own->memory);
+    free(own->iterations);
+    for (uint32_t i = 0; i < own->n_switches; i++)
+        lhi_rank_assignment_fini(&own->seats[i]);
+    free(own->seats);
+    free(own->moved);
+    free(own->switches);
+    free(own->notice_rows);
+    free(own->notices);
+    lh_schedule_free(own->schedule);
+    free(own->rows);
+    free(own->delegated);
+    free(own);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Converts a run of a plan to a profile, from which the next plan predicts. */
+#ifndef LHI_RUN_PROFILE_H
+#define LHI_RUN_PROFILE_H
+
+#include "runtime/engine/observer.h"
+
+#include <longhaul/plan.h>
+
+/* The executed part of a plan: a pipeline with the plan's chunks. */
+typedef struct lhi_plan_run {
+    const lh_plan *plan;
+    const lh_pipeline *pipeline;
+    const lh_schedule *schedule;
+    const lh_exec_options *exec;
+} lhi_plan_run;
+
+/* Makes the profile; released with lh_profile_free(). */
+lh_status lhi_run_profile_make(const lhi_plan_run *run, const lhi_observed_means *observed,
+                          lh_profile **out, lh_error *err);
+
+#endif

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trains a plan: derives the run from the plan, and compares its result with
+ * the plan's prediction. */
+#include "base/fail.h"
+#include "base/options.h"
+#include "runtime/engine/plan/group_links.h"
+#include "runtime/engine/plan/sharding.h"
+#include "runtime/engine/plan/run_profile.h"
+#include "planner/layout/layout.h"
+#include "format/job/family.h"
+#include "format/job/parse.h"
+
+#include <inttypes.h>
+#include <longhaul/cost.h>
+#include <longhaul/engine.h>
+#include <longhaul/plan.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t lh_train_message_bytes(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint64_t gpus = (uint64_t)l->tensor * l->context;
+    int64_t all = lh_cost_message_bytes(plan->job, l);
+    return all > 0 && gpus ? ((uint64_t)all + gpus - 1) / gpus
+                           : LH_TRAIN_MESSAGE_BYTES;
+}
+
+/* Checks whether the chunks were measured in a run with this pipeline: then the
+ * durations already include sharing of processors. */
+static bool was_measured_shared(const lh_plan *plan, const lh_pipeline *pipeline)
+{
+    const lh_profile *p = plan->job->profile;
+    for (uint32_t i = 0; p && i < p->n_entries; i++)
+        if (p->entries[i].kind == LH_PROFILE_CHUNK &&
+            p->entries[i].n_chunks == lh_pipeline_n_chunks(pipeline))
+            return true;
+    return false;
+}
+
+/* On the cpu device adds the planned time after the pipeline: the optimizer and
+ * overhead once per iteration. */
+static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
+                         lh_error *err)
+{
+    const lh_plan *plan = run->plan;
+    int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
+    if (was_measured_shared(plan, run->pipeline))
+        r->predicted_ns = r->unshared_ns;
+    r->predicted_ns += end_ns;
+    r->unshared_ns += end_ns;
+    if (plan->breakdown)
+        r->planned_exchange_ns = plan->breakdown->intra_layer_ns;
+    if (r->median_ns > 0 && r->predicted_ns > 0)
+        r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
+    const lhi_observed_means *observed = lhi_result_observed_means(r);
+    lh_profile *profile;
+    if (!observed)
+        return LH_OK;
+    LHI_TRY(lhi_run_profile_make(run, observed, &profile, err));
+    lhi_result_take_profile(r, profile);
+    return LH_OK;
+}
+
+/* Returns the utilisation of the plan's machines; negative: no time was
+ * measured. */
+static double utilisation(const lh_plan *plan, int64_t ns)
+{
+    const lh_choice *best = &plan->best;
+    if (ns <= 0 || best->mfu <= 0)
+        return -1;
+    return best->mfu * (double)best->iteration_ns / (double)ns;
+}
+
+/* Profiles have no field for the number of ranks that slice an expert. */
+static lh_status check_profile(const lh_plan *plan,
+                               const lh_train_options *run, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    lh_layout usual = *l;
+    usual.expert_tensor = 0;
+    if (!run || !run->profiles || !plan->job->model->experts ||
+        lh_layout_expert_tensor(l) == lh_layout_expert_tensor(&usual))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "a profile does not say that experts are cut over %" PRIu32
+                    " ranks where layers are over %" PRIu32 ": train without "
+                    "writing one, or leave expert_tensor out of the job's "
+                    "layout",
+                    lh_layout_expert_tensor(l), l->tensor);
+}
+
+/* Adam decays through the gradients, AdamW directly: equal only without decay.
+ */
+static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
+                                 lh_error *err)
+{
+    if (plan->job->training.optimizer != LH_OPTIMIZER_ADAM ||
+        m->weight_decay <= 0) /* NAN: the default, above 0 */
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the job's optimizer is adam, the cpu device's AdamW: "
+                    "without weight decay they are the same (--weight-decay "
+                    "0), with it plan with optimizer: adamw");
+}
+
+/* Lists the nodes of all ranks for node-aware dispatch; else NULL. */
+static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    const size_t n = (size_t)l->pipeline * l->data * l->context * l->tensor;
+    *out = NULL;
+    if (l->expert == 1 ||
+        plan->job->training.dispatcher != LH_DISPATCHER_DEEPEP)
+        return LH_OK;
+    *out = calloc(n, sizeof **out);
+    return *out ? lhi_state_nodes(plan->job, l, *out, err)
+                : lhi_fail_nomem(err);
+}
+
+/* Returns the first layer of each chunk, and the end of the last one. */
+static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
+{
+    uint32_t *first = calloc((size_t)n_chunks + 1, sizeof *first);
+    for (uint32_t c = 0; first && c < n_chunks; c++) {
+        uint32_t count;
+        lh_plan_layers(plan, c, &first[c], &count);
+        first[c + 1] = first[c] + count;
+    }
+    return first;
+}
+
+/* The planner's operations and their outputs. Queries, keys and values are one
+ * product here; gate and up are another. With latent attention both compressed
+ * tensors form one part, and both of their expansions another. Dropout masks
+ * are never stored. */
+static const struct {
+    const char *name;
+    lh_layer_part part;
+} operations[] = {
+    {"attention norm", LH_PART_ATTENTION_NORM},
+    {"latent", LH_PART_LATENT},
+    {"query", LH_PART_QKV},
+    {"key and value", LH_PART_QKV},
+    {"key", LH_PART_QKV},
+    {"value", LH_PART_QKV},
+    {"attention", LH_PART_ATTENTION},
+    {"attention output", LH_PART_ATTENTION_OUTPUT},
+    {"mlp norm", LH_PART_MLP_NORM},
+    {"up", LH_PART_GATE_UP},
+    {"gate", LH_PART_GATE_UP},
+    {"activation", LH_PART_ACTIVATION},
+    {"shared up", LH_PART_SHARED_GATE_UP},
+    {"shared gate", LH_PART_SHARED_GATE_UP},
+    {"shared activation", LH_PART_SHARED_ACTIVATION},
+    {"attention dropout", LH_N_LAYER_PARTS},
+    {"mlp dropout", LH_N_LAYER_PARTS},
+};
+enum { N_OPERATIONS = sizeof operations / sizeof *operations };
+
+/* Returns the number of layers in a chunk that recompute the operation. */
+static uint32_t count_recomputed_layers(const lh_plan_elastic *e, const char *operation,
+                             uint32_t chunk)
+{
+    for (uint32_t i = 0; i < e->n_recomputed; i++)
+        if (strcmp(e->recomputed[i].operation, operation) == 0)
+            return e->recomputed[i].layers[chunk];
+    return 0;
+}
+
+static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
+                                  lh_error *err)
+{
+    for (uint32_t i = 0; i < e->n_recomputed; i++) {
+        uint32_t k = 0;
+        while (k < N_OPERATIONS &&
+               strcmp(operations[k].name, e->recomputed[i].operation) != 0)
+            k++;
+        if (k < N_OPERATIONS && e->recomputed[i].n_chunks == n_chunks)
+            continue;
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the plan makes '%s' again%s; plan with recompute: "
+                        "none, selective or full in the job's training",
+                        e->recomputed[i].operation,
+                        k < N_OPERATIONS
+                            ? ", and does not say in which of these layers"
+                            : ", which the cpu device does not know");
+    }
+    return LH_OK;
+}
+
+/* Checks whether the model has the operation. */
+static bool has_operation(const lh_model *m, uint32_t k)
+{
+    const char *name = operations[k].name;
+    bool latent =
+        strcmp(name, "latent") == 0 || strcmp(name, "key and value") == 0;
+    bool plain = strcmp(name, "key") == 0 || strcmp(name, "value") == 0;
+    if (operations[k].part == LH_N_LAYER_PARTS ||
+        (!m->gated && strcmp(name, "gate") == 0) ||
+        (!m->shared_expert_ffn && strncmp(name, "shared ", 7) == 0))
+        return false;
+    return m->kv_lora_rank ? !plain : !latent;
+}
+
+/* Lists the recomputed parts of an elastic plan, chunk by chunk. */
+static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
+                                 uint32_t *again, lh_error *err)
+{
+    const lh_plan_elastic *e = plan->best.elastic;
+    LHI_TRY(check_operations(e, n_chunks, err));
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        uint32_t first, n, of_part[LH_N_LAYER_PARTS + 1];
+        lh_plan_layers(plan, c, &first, &n);
+        for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
+            of_part[i] = UINT32_MAX;
+        for (uint32_t k = 0; k < N_OPERATIONS; k++) {
+            uint32_t *made = &of_part[operations[k].part];
+            uint32_t here = count_recomputed_layers(e, operations[k].name, c);
+            if (!has_operation(plan->job->model, k))
+                continue;
+            if (*made != UINT32_MAX && *made != here)
+                return lhi_fail(
+                    err, LH_EUNSUPPORTED,
+                    "the plan makes '%s' again in %" PRIu32 " of chunk %" PRIu32
+                    "'s layers, what is one product with it in %" PRIu32
+                    "; the cpu device makes all of that again or nothing: "
+                    "plan with recompute: none, selective or full in the job's "
+                    "training",
+                    operations[k].name, here, c, *made);
+            *made = here;
+        }
+        for (uint32_t part = 0; part < LH_N_LAYER_PARTS; part++)
+            for (uint32_t i = 0; of_part[part] < UINT32_MAX && i < of_part[part];
+                 i++)
+                again[first + i] |= 1u << part;
+    }
+    return LH_OK;
+}
+
+/* Returns the parts of a layer that belong to the named modules. */
+static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
+                                 uint32_t layer)
+{
+    const uint32_t norms =
+        1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM;
+    const uint32_t act = 1u << LH_PART_ACTIVATION;
+    const uint32_t mlp = act | 1u << LH_PART_GATE_UP;
+    const uint32_t shared =
+        1u << LH_PART_SHARED_GATE_UP | 1u << LH_PART_SHARED_ACTIVATION;
+    const bool moe = lhi_layer_is_moe(m, layer);
+    const struct {
+        lh_module module;
+        uint32_t parts;
+    } rows[] = {
+        {LH_MODULE_CORE_ATTN, 1u << LH_PART_ATTENTION},
+        {LH_MODULE_LAYERNORM, norms},
+        {LH_MODULE_MLA_UP_PROJ, 1u << LH_PART_QKV},
+        {LH_MODULE_MLP, moe ? 0 : mlp},
+        {LH_MODULE_MOE, moe ? mlp | shared : 0},
+        {LH_MODULE_MOE_ACT, moe ? act : 0},
+        {LH_MODULE_SHARED_EXPERTS, moe ? shared : 0},
+    };
+    uint32_t parts = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        parts |= modules >> rows[i].module & 1 ? rows[i].parts : 0;
+    return parts;
+}
+
+/* Lists the recomputed parts per layer of the model and of its MTP modules. */
+static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
+                            uint32_t *again, lh_error *err)
+{
+    uint32_t cheap = 1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM |
+                     1u << LH_PART_ACTIVATION | 1u << LH_PART_SHARED_ACTIVATION;
+    lh_recompute kind = plan->best.recompute;
+    if (kind == LH_RECOMPUTE_OPERATIONS)
+        return list_operations(plan, n_chunks, again, err);
+    const lh_model *model = plan->job->model;
+    uint32_t modules = plan->job->training.recompute_modules;
+    for (uint32_t i = 0; i < model->layers + model->mtp_layers; i++)
+        again[i] = kind == LH_RECOMPUTE_FULL        ? LH_PART_ALL
+                   : kind == LH_RECOMPUTE_SELECTIVE ? cheap
+                   : kind == LH_RECOMPUTE_MODULES
+                       ? parts_of_modules(model, modules, i)
+                       : 0;
+    return LH_OK;
+}
+
+/* Lists whether each layer's activations are offloaded to storage. */
+static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
+{
+    bool *offload = calloc(plan->job->model->layers + 1u, sizeof *offload);
+    for (uint32_t c = 0; offload && c < n_chunks; c++) {
+        uint32_t first, n;
+        lh_plan_layers(plan, c, &first, &n);
+        for (uint32_t i = 0; i < lhi_count_offloaded_layers(plan->job, n); i++)
+            offload[first + i] = true;
+    }
+    return offload;
+}
+
+static void set_degrees(const lh_plan *plan, lh_train_model *m)
+{
+    const lh_layout *l = &plan->best.layout;
+    m->replicas = l->data;
+    m->tensor = l->tensor;
+    m->context = l->context;
+    m->expert = l->expert;
+    m->expert_tensor = l->expert_tensor;
+    m->no_sequence_parallel = plan->job->framework.no_sequence_parallel;
+}
+
+static lh_status check_modules(const lh_plan *plan, lh_error *err)
+{
+    if (!plan->job->layout.mtp_chunk)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "the plan has modules of mtp_layers in chunk %" PRIu32
+                    ", apart from the head; the cpu device has them with the "
+                    "head: plan without mtp_chunk in the job's layout",
+                    plan->job->layout.mtp_chunk);
+}
+
+static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
+                           const lh_exec *exec, const lh_train_model *given,
+                           const lh_train_options *run, lh_train_result **out,
+                           lh_error *err)
+{
+    lh_train_model m;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, given, err));
+    LHI_TRY(check_optimizer(plan, &m, err));
+    LHI_TRY(check_modules(plan, err));
+    LHI_TRY(check_profile(plan, run, err));
+    uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
+    uint32_t *first = layers_of(plan, n_chunks);
+    const lh_model *model = plan->job->model;
+    uint32_t *again = calloc((size_t)model->layers + model->mtp_layers + 1,
+                             sizeof *again);
+    bool *offload = list_offload(plan, n_chunks);
+    uint32_t *sites = NULL, *nodes = NULL;
+    lh_status status = first && again && offload
+                           ? list_recomputed(plan, n_chunks, again, err)
+                           : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_plan_set_sharding(plan, &m, &sites, err);
+    if (status == LH_OK)
+        status = list_nodes(plan, &nodes, err);
+    m.nodes = nodes;
+    if (status == LH_OK)
+        status = lhi_plan_set_group_links(plan, &m, err);
+    if (status == LH_OK) {
+        m.model = model;
+        m.first_layers = first;
+        m.recompute = again;
+        m.offload = offload;
+        m.micro_batch = plan->best.layout.micro_batch;
+        m.sequence = plan->job->training.sequence;
+        set_degrees(plan, &m);
+        m.dropout = lhi_job_dropout(plan->job);
+        m.balance_loss = lhi_job_balance_loss(plan->job);
+        m.balance_bias = lhi_job_balance_bias(plan->job);
+        m.expert_capacity = plan->job->training.expert_capacity;
+        status = lh_train_cpu(pipeline, exec, &m, run, out, err);
+    }
+    free(first);
+    free(again);
+    free(offload);
+    free(sites);
+    free(nodes);
+    return status;
+}
+
+lh_status lh_train_plan(const lh_plan *plan,
+                        const lh_train_plan_options *options,
+                        lh_train_result **out, lh_error *err)
+{
+    lh_train_plan_options o;
+    lh_train_options run;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_plan_options, &o, options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_options, &run, o.run, err));
+    if (o.device != LH_TRAIN_CPU && o.device != LH_TRAIN_TIMED)
+        return lhi_fail(err, LH_EINVAL, "there is no device %d to train on",
+                        (int)o.device);
+    const lh_pipeline *pipeline = o.pipeline ? o.pipeline : plan->pipeline;
+    const lh_schedule *schedule = o.schedule ? o.schedule : plan->schedule;
+    if (run.message_bytes == 0)
+        run.message_bytes = lh_train_message_bytes(plan);
+    lh_exec *exec;
+    lh_train_result *made = NULL;
+    LHI_TRY(lh_exec_make(pipeline, schedule, o.exec, &exec, err));
+    lh_status status =
+        o.device == LH_TRAIN_CPU
+            ? train_cpu(plan, pipeline, exec, o.model, &run, &made, err)
+            : lh_train_timed(pipeline, exec, &run, &made, err);
+    lh_exec_free(exec);
+    if (status != LH_OK)
+        return status;
+    made->utilisation = utilisation(plan, made->median_ns);
+    if (o.device == LH_TRAIN_CPU)
+        status = add_planned_end(&(lhi_plan_run){plan, pipeline, schedule, o.exec},
+                         made, err);
+    if (status != LH_OK) {
+        lh_train_result_free(made);
+        return status;
+    }
+    *out = made;
+    return LH_OK;
+}

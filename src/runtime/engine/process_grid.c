@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/process_grid.h"
+
+#include "base/fail.h"
+#include "runtime/transport/transport.h"
+
+#include <inttypes.h>
+
+lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
+{
+    const uint32_t degrees[] = {g->n_devices, g->replicas, g->context,
+                                g->tensor,    g->expert,   g->expert_tensor};
+    uint64_t n = 1;
+    for (unsigned i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i] == 0 || degrees[i] > LHI_NET_MAX_RANKS)
+            return lhi_fail(err, LH_EINVAL,
+                            "there are %" PRIu32 " ranks in a row, and may be "
+                            "1 to %d",
+                            degrees[i], LHI_NET_MAX_RANKS);
+    for (unsigned i = 0; i < 4; i++) /* so that each product fits */
+        if ((n *= degrees[i]) > LHI_NET_MAX_RANKS)
+            return lhi_fail(err, LH_EINVAL,
+                            "%" PRIu32 " devices, %" PRIu32
+                            " replicas, context "
+                            "%" PRIu32 " and tensor %" PRIu32 " make more "
+                            "than %d ranks",
+                            g->n_devices, g->replicas, g->context, g->tensor,
+                            LHI_NET_MAX_RANKS);
+    if (lhi_grid_count_copies(g) % (g->expert * g->expert_tensor) != 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " ranks of a device are no multiple of "
+                        "expert %" PRIu32 " times expert_tensor %" PRIu32,
+                        lhi_grid_count_copies(g), g->expert, g->expert_tensor);
+    return LH_OK;
+}
+
+uint32_t lhi_grid_count_copies(const lhi_grid *g)
+{
+    return g->replicas * g->context * g->tensor;
+}
+
+uint32_t lhi_grid_count_ranks(const lhi_grid *g)
+{
+    return g->n_devices * lhi_grid_count_copies(g);
+}
+
+lhi_grid_coords lhi_grid_find_coords(const lhi_grid *g, uint32_t rank)
+{
+    uint32_t copy = rank / g->n_devices;
+    return (lhi_grid_coords){
+        .device = rank % g->n_devices,
+        .tensor = copy % g->tensor,
+        .context = copy / g->tensor % g->context,
+        .replica = copy / (g->tensor * g->context),
+        .expert_tensor = copy % g->expert_tensor,
+        .expert = copy / g->expert_tensor % g->expert,
+        .expert_replica = copy / (g->expert_tensor * g->expert),
+    };
+}
+
+uint32_t lhi_grid_find_rank(const lhi_grid *g, const lhi_grid_coords *at)
+{
+    uint32_t copy =
+        (at->replica * g->context + at->context) * g->tensor + at->tensor;
+    return copy * g->n_devices + at->device;
+}
+
+uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
+{
+    switch (kind) {
+    case LHI_GRID_TENSOR:
+        return g->tensor;
+    case LHI_GRID_CONTEXT:
+        return g->context;
+    case LHI_GRID_DATA:
+        return g->replicas * g->context;
+    case LHI_GRID_EXPERT:
+        return g->expert;
+    case LHI_GRID_EXPERT_TENSOR:
+        return g->expert_tensor;
+    case LHI_GRID_EXPERT_SLICES:
+        return lhi_grid_count_copies(g) / g->expert;
+    case LHI_GRID_COPIES:
+        return lhi_grid_count_copies(g);
+    default:
+        return lhi_grid_count_copies(g) / (g->expert * g->expert_tensor);
+    }
+}
+
+/* Returns how many consecutive copies are members at a time. */
+static uint32_t run_length(const lhi_grid *g, lhi_grid_group_kind kind)
+{
+    return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;
+}
+
+/* Returns the distance, in copies, between members or between runs of
+ * consecutive members. */
+static uint32_t stride_of(const lhi_grid *g, lhi_grid_group_kind kind)
+{
+    switch (kind) {
+    case LHI_GRID_CONTEXT:
+    case LHI_GRID_DATA:
+        return g->tensor;
+    case LHI_GRID_EXPERT:
+        return g->expert_tensor;
+    case LHI_GRID_EXPERT_DATA:
+    case LHI_GRID_EXPERT_SLICES:
+        return g->expert_tensor * g->expert;
+    default:
+        return 1;
+    }
+}
+
+uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t rank,
+                        uint32_t *ranks)
+{
+    uint32_t n = lhi_grid_group_size(g, kind), stride = stride_of(g, kind);
+    uint32_t run = run_length(g, kind), copy = rank / g->n_devices;
+    uint32_t mine = copy / stride % (n / run), at = copy % run;
+    uint32_t first = copy - mine * stride - at;
+    for (uint32_t i = 0; i < n; i++)
+        ranks[i] = (first + i / run * stride + i % run) * g->n_devices +
+                   rank % g->n_devices;
+    return mine * run + at;
+}
+
+/* Returns the node of a rank. */
+static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
+{
+    return nodes[(size_t)(rank % g->n_devices) * lhi_grid_count_copies(g) +
+                 rank / g->n_devices];
+}
+
+uint32_t lhi_grid_select_same_node(const lhi_grid *g, const uint32_t *nodes, uint32_t n,
+                       uint32_t *ranks, uint32_t *mine)
+{
+    const uint32_t me = ranks[*mine], node = node_of(g, nodes, me);
+    uint32_t near = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (node_of(g, nodes, ranks[i]) != node)
+            continue;
+        if (ranks[i] == me)
+            *mine = near;
+        ranks[near++] = ranks[i];
+    }
+    return near;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules proposed during a run, from their texts to execution plans. Ranks
+ * in one process share them: one rank lowers and checks, the others find its
+ * result. */
+#ifndef LHI_PROPOSED_PLAN_H
+#define LHI_PROPOSED_PLAN_H
+
+#include "runtime/engine/execution_plan.h"
+#include "runtime/engine/control_messages.h"
+#include "runtime/engine/rank_assignment.h"
+
+/* The plans in use by this process's ranks; thread-safe. */
+typedef struct lhi_proposals lhi_proposals;
+
+/* An execution plan with the texts that it was made from. */
+typedef struct lhi_proposed_plan {
+    const char *text;
+    lhi_proposal_texts texts;
+    const lh_exec *exec;
+    const lhi_rank_assignment *assignment; /* its rank assignment */
+    /* The pipeline of `exec`, with the assignment's layer counts. */
+    const lh_pipeline *pipeline;
+} lhi_proposed_plan;
+
+/* Makes the list. All plans are lowered for the pipeline under `options`,
+ * except for their own data path. `seating`: permitted migrations; NULL: none.
+ * All are borrowed. */
+lh_status lhi_proposals_make(const lh_pipeline *pipeline,
+                             const lh_exec_options *options,
+                             const lhi_rank_assignment_limits *seating, lhi_proposals **out,
+                             lh_error *err);
+/* Call it once all plans are released. NULL is fine. */
+void lhi_proposals_free(lhi_proposals *proposals);
+
+/* Lowers and checks a plan, unless it is in the list; `text` is copied. Errors
+ * as in lh_schedule_parse() and lh_exec_make(); LH_EINPUT: the paths do not
+ * match the pipeline's links. Release with lhi_proposed_plan_release(). */
+lh_status lhi_proposed_plan_acquire(lhi_proposals *proposals, const char *text,
+                            const lhi_proposal_texts *texts, const lhi_proposed_plan **out,
+                            lh_error *err);
+/* Formats the data path: "direct", "delegated", or for the mixed path a 0 or 1
+ * per link. `out` has LHI_PATHS_TEXT_BYTES plus one byte per link. Returns the
+ * length. */
+enum { LHI_PATHS_TEXT_BYTES = 16 };
+uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
+                         uint32_t n_links, char *out);
+/* Adds a reference. */
+const lhi_proposed_plan *lhi_proposed_plan_retain(const lhi_proposed_plan *proposed);
+void lhi_proposed_plan_release(const lhi_proposed_plan *proposed); /* NULL is fine */
+
+#endif

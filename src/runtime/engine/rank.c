@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/rank.h"
+
+#include "base/realtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- construction --- */
+
+static lh_status make_receives(lhi_rank *rank, lh_error *err)
+{
+    const lhi_exec_rank *program = rank->program;
+    size_t most = 0;
+    bool has_local = false;
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->input != LH_NONE &&
+            lhi_rank_input_bytes(rank, pass->input) > most)
+            most = lhi_rank_input_bytes(rank, pass->input);
+        if (pass->output != LH_NONE &&
+            lhi_rank_input_bytes(rank, pass->output) > most)
+            most = lhi_rank_input_bytes(rank, pass->output);
+        has_local =
+            has_local || (pass->output != LH_NONE && pass->local_output);
+    }
+    rank->records = LHI_NEW(rank->mem, lhi_pass_record, program->n_passes);
+    rank->receives = LHI_NEW(rank->mem, lhi_buffer, program->n_slots);
+    rank->local = LHI_NEW(rank->mem, lhi_buffer *,
+                          has_local ? 2 * (size_t)rank->o.exec->n_half : 0);
+    if (!rank->records || !rank->receives || !rank->local)
+        return lhi_fail_nomem(err);
+    if (rank->o.observes &&
+        !(rank->observation = LHI_NEW(rank->mem, lhi_pass_observation, program->n_passes)))
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_slots; i++)
+        if (!(rank->receives[i].data = malloc(most ? most : 1)))
+            return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_slots; i++)
+        memset(rank->receives[i].data, 0, most);
+    if (!lhi_pool_init(&rank->pool, rank->o.net, most, program->n_buffers))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+void lhi_rank_stop(lhi_rank *rank)
+{
+    if (rank->blocking_sends)
+        lhi_blocking_sends_stop(rank->blocking_sends);
+    if (rank->rendezvous)
+        lhi_rendezvous_stop(rank->rendezvous);
+    if (rank->delegated)
+        lhi_delegated_path_stop(rank->delegated);
+}
+
+void lhi_rank_free(lhi_rank *rank)
+{
+    if (!rank)
+        return;
+    lhi_blocking_sends_free(rank->blocking_sends);
+    lhi_rendezvous_free(rank->rendezvous);
+    lhi_delegated_path_free(rank->delegated);
+    for (uint32_t i = 0; rank->receives && i < rank->program->n_slots; i++)
+        free(rank->receives[i].data);
+    if (rank->local)
+        for (uint32_t i = 0; i < rank->program->n_passes; i++) {
+            const lhi_exec_pass *pass = &rank->program->passes[i];
+            if (pass->output == LH_NONE || !pass->local_output)
+                continue;
+            lhi_buffer *left = rank->local[pass->output];
+            if (left)
+                free(left->data);
+            free(left);
+        }
+    lhi_pool_fini(&rank->pool);
+    lhi_arena_free(rank->mem);
+}
+
+void lhi_rank_add_memory(const lhi_rank *rank, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    size_t receives = rank->program->n_slots * rank->pool.bytes;
+    bytes[LH_MEMORY_BUFFERS] +=
+        (int64_t)(receives + lhi_pool_total_bytes(&rank->pool) +
+                  lhi_delegated_path_count_bytes(rank->delegated));
+}
+
+uint32_t lhi_rank_pool_growth(const lhi_rank *rank)
+{
+    return rank->pool.growth + lhi_delegated_path_pool_growth(rank->delegated);
+}
+
+lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
+                        lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_rank *rank = mem ? LHI_NEW(mem, lhi_rank, 1) : NULL;
+    if (!rank) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    rank->mem = mem;
+    rank->o = *options;
+    rank->program = &options->exec->ranks[options->stage];
+    lh_status status = make_receives(rank, err);
+    if (status == LH_OK)
+        status = lhi_emulated_collectives_make(rank, err);
+    if (status == LH_OK)
+        status = lhi_activation_offload_make(rank, err);
+    const lh_sim_options how = lhi_exec_sim_options(options->exec);
+    if (status == LH_OK && how.receives != LH_RECEIVES_EARLY)
+        status = lhi_rendezvous_make(rank, err);
+    if (status == LH_OK && how.coupled_queue > 0)
+        status = lhi_blocking_sends_make(rank, err);
+    if (status == LH_OK && rank->program->n_lanes > 0)
+        status = lhi_delegated_path_make(rank, err);
+    if (status != LH_OK) {
+        lhi_rank_free(rank);
+        return status;
+    }
+    *out = rank;
+    return LH_OK;
+}
+
+/* --- messages --- */
+
+/* Posts receive `k` and registers it with its protocol. */
+static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
+                      lhi_step_kind kind, int64_t now_ns, lh_error *err)
+{
+    const lhi_exec_post *what = &rank->program->posts[k];
+    lhi_buffer *slot = &rank->receives[what->slot];
+    slot->op = (lhi_net_op){.signals_event = !what->delegated &&
+                                     lhi_blocking_sends_is_active(rank->blocking_sends)};
+    LHI_TRY(lhi_net_receive(
+        rank->o.net, lhi_rank_of_stage(rank, what->peer),
+        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
+        lhi_rank_input_bytes(rank, what->input), &slot->op, err));
+    if (slot->op.signals_event)
+        lhi_blocking_sends_add_receive(rank->blocking_sends, what);
+    if (what->delegated && lhi_delegated_path_is_active(rank->delegated))
+        lhi_delegated_path_add_receive(rank->delegated, k);
+    if (rank->rendezvous && !what->delegated)
+        return lhi_rendezvous_notify_posted(rank->rendezvous, what, now_ns, err);
+    return LH_OK;
+}
+
+static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
+                             lhi_step_kind kind, int64_t now_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    for (uint32_t k = pass->first_post; k < pass[1].first_post; k++) {
+        const lhi_exec_post *what = &rank->program->posts[k];
+        const lh_pass *consumer = &rank->program->passes[what->consumer].pass;
+        if (kind == LHI_STEP_VALIDATE && consumer->kind != LH_F)
+            continue;
+        LHI_TRY(post(rank, k, step, kind, now_ns, err));
+    }
+    return LH_OK;
+}
+
+/* Waits for the pass's input; raises *ready_ns to its arrival. */
+static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
+                            int64_t *ready_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    *in = NULL;
+    if (pass->input == LH_NONE)
+        return LH_OK;
+    if (pass->local_input) {
+        *in = rank->local[pass->input]->data;
+        return LH_OK;
+    }
+    lhi_buffer *slot = &rank->receives[pass->slot];
+    lhi_pass_record *record = &rank->records[i];
+    int64_t there_ns = 0;
+    const bool copied =
+        pass->in_delegated && lhi_delegated_path_is_active(rank->delegated);
+    *in = slot->data;
+    if (copied)
+        LHI_TRY(lhi_delegated_path_await_input(rank->delegated, pass->slot, in, &there_ns,
+                                    err));
+    else if (!pass->in_delegated && lhi_blocking_sends_is_active(rank->blocking_sends))
+        LHI_TRY(lhi_blocking_sends_await_receive(rank->blocking_sends, pass->slot, err));
+    else
+        LHI_TRY(lhi_net_wait_or_stop(rank->o.net, &slot->op, rank->o.stop, err));
+    record->entered_ns = slot->op.entered_ns;
+    record->arrived_ns = lhi_rank_arrived_ns(rank, pass->in_link, &slot->op);
+    if (rank->observation) {
+        lhi_pass_observation *seen = &rank->observation[i];
+        seen->handed_over_ns = slot->op.entered_ns;
+        seen->transfer_start_ns = slot->op.began_ns;
+        seen->arrived_ns = record->arrived_ns;
+    }
+    if (copied) { /* includes the copies, as predicted */
+        record->entered_ns -= rank->o.hooks ? 0 : pass->in_staging_ns;
+        record->arrived_ns = there_ns;
+    }
+    if (record->arrived_ns > *ready_ns)
+        *ready_ns = record->arrived_ns;
+    return LH_OK;
+}
+
+/* Hands over the pass's output. *free_ns: in, end of the pass; out, when the
+ * rank may continue. */
+static lh_status hand_over_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
+                             uint64_t step, lhi_step_kind kind,
+                             int64_t *free_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    if (pass->local_output) {
+        rank->local[pass->output] = buffer;
+        return LH_OK;
+    }
+    int64_t ended_ns = *free_ns;
+    lh_status status = LH_OK;
+    if (pass->delegated && lhi_delegated_path_is_active(rank->delegated)) {
+        lhi_delegated_path_add_output(rank->delegated, i, buffer, ended_ns);
+        return LH_OK;
+    }
+    if (rank->blocking_sends && !pass->delegated)
+        status = lhi_blocking_sends_acquire_entry(rank->blocking_sends, free_ns, err);
+    if (*free_ns > ended_ns)
+        rank->records[i].issued_ns = lhi_now_ns();
+    if (rank->observation)
+        rank->observation[i].free_ns = *free_ns;
+    if (status == LH_OK && rank->rendezvous && !pass->delegated) {
+        lhi_rendezvous_add_output(rank->rendezvous, i, buffer, *free_ns);
+        return LH_OK;
+    }
+    if (status == LH_OK)
+        status = lhi_rank_send(rank, pass, buffer, step, kind, *free_ns, err);
+    if (status == LH_OK)
+        lhi_pool_give_after_send(&rank->pool, buffer);
+    else
+        lhi_pool_give(&rank->pool, buffer);
+    return status;
+}
+
+/* --- step --- */
+
+/* Waits for the data-parallel communication that the pass needs. */
+static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
+                             int64_t *ready_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    const lhi_rank_hooks *hooks = rank->o.hooks;
+    if (hooks && hooks->pass)
+        return hooks->pass(hooks->context, i, kind, err);
+    if (hooks)
+        return pass->is_first
+                   ? hooks->first(hooks->context, pass->pass.chunk, err)
+                   : LH_OK;
+    int64_t played = lhi_emulated_collectives_ready_ns(rank, pass);
+    if (played > *ready_ns)
+        *ready_ns = played;
+    if (played > lhi_now_ns())
+        lhi_sleep_until(played);
+    return LH_OK;
+}
+
+/* Launches the data-parallel communication that follows a pass. */
+static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
+                       const lhi_span *span)
+{
+    const lhi_rank_hooks *hooks = rank->o.hooks;
+    if (!hooks) {
+        lhi_emulated_collectives_start_pass(rank, pass, span->start_ns);
+        lhi_emulated_collectives_end_pass(rank, pass, span->end_ns);
+    } else if (pass->is_last && !hooks->pass) {
+        hooks->last(hooks->context, pass->pass.chunk);
+    }
+}
+
+/* Records the observation of a pass. A late pass on the timed device counts
+ * from its real start. On other devices a pass that waits for a gather or for
+ * the step command counts from its start too. */
+static void record_observation(lhi_rank *rank, uint32_t i, int64_t ready_ns,
+                     const lhi_span *span)
+{
+    lhi_pass_observation *seen = &rank->observation[i];
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    seen->ready_ns = ready_ns;
+    if (!rank->o.hooks)
+        seen->ready_ns = span->start_ns;
+    else if ((i == 0 || pass->is_first || rank->o.hooks->pass ||
+              pass->n_required_copies) &&
+             rank->records[i].start_ns > seen->ready_ns)
+        seen->ready_ns = rank->records[i].start_ns;
+    seen->ended_ns = seen->free_ns = span->end_ns;
+}
+
+/* Runs pass `i`. *free_ns: in, when the rank reached it; out, when it may
+ * continue, on the device's clock. */
+static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
+                          lhi_step_kind kind, int64_t *free_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    lhi_device *device = rank->o.device;
+    lhi_pass_record *record = &rank->records[i];
+    lhi_buffer *buffer = NULL;
+    lhi_span span = {0, 0};
+    const void *in;
+    int64_t ready_ns = *free_ns;
+    LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
+    LHI_TRY(before_pass(rank, i, kind, &ready_ns, err));
+    if (kind == LHI_STEP_TRAIN)
+        LHI_TRY(lhi_activation_offload_before_pass(rank, i, &ready_ns, err));
+    if (pass->output != LH_NONE && rank->delegated)
+        lhi_delegated_path_reclaim_buffers(rank->delegated);
+    if (pass->output != LH_NONE && !(buffer = lhi_pool_take(&rank->pool)))
+        return lhi_fail_nomem(err);
+    record->start_ns = lhi_now_ns();
+    lh_status status =
+        device->ops->run(device, &pass->pass, in, buffer ? buffer->data : NULL,
+                         ready_ns, &span, err);
+    record->end_ns = record->issued_ns = lhi_now_ns();
+    record->peak_bytes = device->ops->peak_bytes(device);
+    if (status != LH_OK) {
+        char text[LH_PASS_TEXT_SIZE];
+        lhi_fail_add_context(err, "pass %s", lh_pass_format(&pass->pass, text));
+        if (buffer)
+            lhi_pool_give(&rank->pool, buffer);
+        return status;
+    }
+    *free_ns = span.end_ns;
+    if (rank->observation)
+        record_observation(rank, i, ready_ns, &span);
+    if (!rank->o.hooks && pass->host_copy_ns > 0) {
+        *free_ns = span.end_ns += pass->host_copy_ns;
+        lhi_sleep_until(span.end_ns);
+        record->end_ns = record->issued_ns = lhi_now_ns();
+    }
+    after_pass(rank, pass, &span);
+    if (kind == LHI_STEP_TRAIN)
+        status = lhi_activation_offload_after_pass(rank, i, &span, err);
+    if (status != LH_OK) {
+        if (buffer)
+            lhi_pool_give(&rank->pool, buffer);
+        return status;
+    }
+    if (pass->input != LH_NONE && pass->local_input) {
+        lhi_pool_give(&rank->pool, rank->local[pass->input]);
+        rank->local[pass->input] = NULL;
+    }
+    if (buffer)
+        return hand_over_output(rank, i, buffer, step, kind, free_ns, err);
+    return LH_OK;
+}
+
+/* Sleeps until the last emulated collective has arrived. */
+static void await_collectives(lhi_rank *rank, int64_t *end_ns)
+{
+    int64_t last = lhi_emulated_collectives_last_ns(rank);
+    if (last > lhi_now_ns())
+        lhi_sleep_until(last);
+    int64_t now = lhi_now_ns();
+    if (last > 0 && now > *end_ns)
+        *end_ns = now;
+}
+
+lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
+                        int64_t t0_ns, int64_t *end_ns, lh_error *err)
+{
+    const lhi_exec_rank *program = rank->program;
+    lhi_device *device = rank->o.device;
+    LHI_TRY(device->ops->begin(device, step, kind, err));
+    if (!rank->o.hooks)
+        lhi_emulated_collectives_begin_step(rank, t0_ns);
+    lhi_activation_offload_begin_step(rank, t0_ns);
+    if (rank->rendezvous)
+        LHI_TRY(lhi_rendezvous_begin_step(rank->rendezvous, step, kind, err));
+    if (rank->blocking_sends)
+        LHI_TRY(lhi_blocking_sends_begin_step(rank->blocking_sends, step, kind, err));
+    if (rank->delegated)
+        LHI_TRY(lhi_delegated_path_begin_step(rank->delegated, step, kind, err));
+    int64_t free_ns = t0_ns;
+    *end_ns = t0_ns;
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        if (lhi_net_is_stop_requested(rank->o.stop))
+            return lhi_fail(err, LH_ECANCELED, "interrupted");
+        LHI_TRY(post_before(rank, i, step, kind, free_ns, err));
+        if (kind == LHI_STEP_VALIDATE && program->passes[i].pass.kind != LH_F)
+            continue;
+        LHI_TRY(run_pass(rank, i, step, kind, &free_ns, err));
+        *end_ns = rank->records[i].end_ns;
+    }
+    LHI_TRY(lhi_activation_offload_end_step(rank, err));
+    if (!rank->o.hooks)
+        await_collectives(rank, end_ns);
+    if (rank->rendezvous)
+        LHI_TRY(lhi_rendezvous_end_step(rank->rendezvous, err));
+    if (rank->blocking_sends)
+        LHI_TRY(lhi_blocking_sends_end_step(rank->blocking_sends, err));
+    if (rank->delegated)
+        LHI_TRY(lhi_delegated_path_end_step(rank->delegated, err));
+    if (kind == LHI_STEP_TRAIN)
+        rank->turns++;
+    return lhi_pool_drain(&rank->pool, rank->o.stop, err);
+}

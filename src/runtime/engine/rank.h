@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executes one rank's instructions, step by step. The compute thread runs
+ * passes, posts receives and hands over sends without blocking; the transport
+ * moves the bytes meanwhile. Only inputs are waited for. */
+#ifndef LHI_RANK_H
+#define LHI_RANK_H
+
+#include "runtime/device/device.h"
+#include "runtime/engine/execution_plan.h"
+#include "runtime/engine/control_messages.h"
+#include "runtime/engine/rank_assignment.h"
+#include "runtime/transport/transport.h"
+
+#include <pthread.h>
+
+/* Tag classes. A tag has a class, a step (24 bits) and a number (32 bits).
+ * Contents: docs/formats/wire.md. */
+enum {
+    LHI_TAG_MESSAGE = 1,
+    LHI_TAG_NOTICE, /* a late receive is posted */
+    LHI_TAG_COMMAND,
+    LHI_TAG_DONE,
+    LHI_TAG_RECORD,
+    LHI_TAG_DATA, /* data-parallel */
+    LHI_TAG_SUM,
+    LHI_TAG_BARRIER,
+    LHI_TAG_PING,
+    LHI_TAG_SCHEDULE,
+    LHI_TAG_VOTE,
+    LHI_TAG_ARRIVED, /* arrival notice for blocking sends */
+    LHI_TAG_OBSERVATION,
+    LHI_TAG_GROUP, /* groups that compute a pass together */
+    LHI_TAG_STATE /* migrated training state */
+};
+
+/* Builds a tag. */
+static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
+{
+    return (uint64_t) class << 56 | (step & 0xffffff) << 32 | number;
+}
+
+/* A message buffer, linked in a pool while free. */
+typedef struct lhi_buffer {
+    struct lhi_buffer *next;
+    lhi_net_op op;
+    void *data;
+} lhi_buffer;
+
+/* Buffers of equal size; not thread-safe. */
+typedef struct lhi_pool {
+    lhi_net *net; /* transport for the sends */
+    size_t bytes;
+    lhi_buffer *free, *sending, **sending_end;
+    uint32_t n_buffers, growth; /* all; allocated after construction */
+} lhi_pool;
+
+typedef struct lhi_rendezvous lhi_rendezvous;           /* rendezvous.c */
+typedef struct lhi_blocking_sends lhi_blocking_sends;     /* blocking_sends.c */
+typedef struct lhi_delegated_path lhi_delegated_path; /* delegated_path.c */
+
+/* Real data-parallel work around the passes; NULL: emulated with the pipeline's
+ * times. */
+typedef struct lhi_rank_hooks {
+    void *context;
+    /* Called before a chunk's first F; returns once its values are gathered. */
+    lh_status (*first)(void *context, uint32_t chunk, lh_error *err);
+    /* Called after a chunk's last W or B; must not block. */
+    void (*last)(void *context, uint32_t chunk);
+    /* Called before every pass in place of both; NULL: `first` and `last` are
+     * called. */
+    lh_status (*pass)(void *context, uint32_t i, lhi_step_kind kind,
+                      lh_error *err);
+} lhi_rank_hooks;
+
+/* Options for an executing rank. */
+typedef struct lhi_rank_options {
+    const lh_pipeline *pipeline;
+    const lh_exec *exec;
+    uint32_t stage; /* pipeline device of this rank */
+    uint32_t base;  /* logical rank of its copy's stage 0 */
+    const lhi_rank_assignment *assignment; /* rank assignment; NULL: the initial one */
+    lhi_net *net;
+    lhi_device *device;
+    bool emulates; /* messages use the pipeline's links */
+    bool observes;     /* records lhi_rank.observation */
+    const lhi_rank_hooks *hooks;
+    const lhi_net_stop *stop; /* polled regularly; may be NULL */
+} lhi_rank_options;
+
+/* Activation copies over all training steps: their duration, and the passes'
+ * wait time for them, in ns. */
+typedef struct lhi_copy_sums {
+    int64_t copied_ns, waited_ns;
+} lhi_copy_sums;
+
+/* An executing rank. */
+typedef struct lhi_rank {
+    lhi_rank_options o;
+    lhi_arena *mem;
+    const lhi_exec_rank *program;
+    lhi_buffer *receives; /* one per slot */
+    lhi_pool pool;        /* for outputs */
+    lhi_buffer **local;   /* per local input; NULL: none stored */
+    lhi_pass_record *records;  /* per pass */
+    lhi_pass_observation *observation;   /* last step, per pass; NULL: not requested */
+    /* Emulated data-parallel link; progress in the data stream. */
+    int64_t data_free_ns;
+    int64_t *data_ready_ns; /* per pass: arrival of all that it waits for */
+    uint32_t n_collectives;
+    lhi_collective_record *collectives;
+    /* Offload stream: its progress and when the link is free. */
+    int64_t copy_free_ns;
+    uint32_t n_copied;
+    lhi_storage_times *copied; /* one per copy in the program */
+    lhi_copy_sums copy_sums;
+    lhi_rendezvous *rendezvous;           /* NULL: receives are posted early */
+    lhi_blocking_sends *blocking_sends;     /* NULL: sends never block */
+    lhi_delegated_path *delegated; /* NULL: all messages use the direct path */
+    uint64_t turns;           /* steps so far with ordered links */
+} lhi_rank;
+
+/* Returns the endpoint's rank for a stage of its copy. */
+static inline uint32_t lhi_rank_of_stage(const lhi_rank *rank, uint32_t stage)
+{
+    return lhi_rank_assignment_find_rank(rank->o.assignment, rank->o.base + stage);
+}
+
+/* Makes a rank for a plan. */
+lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
+                        lh_error *err);
+/* Ends the rank's threads. Call it before the endpoint is closed; after a
+ * failure, once all ranks are notified. */
+void lhi_rank_stop(lhi_rank *rank);
+/* After a failure, close the endpoint first. NULL is fine. */
+void lhi_rank_free(lhi_rank *rank);
+
+/* Returns the number of message buffers allocated beyond the prediction. */
+uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
+
+/* Adds the bytes of its message buffers to bytes[]. */
+void lhi_rank_add_memory(const lhi_rank *rank, int64_t bytes[LH_N_MEMORY_KINDS]);
+
+/* Runs one step from `t0_ns` on. *end_ns: end of its last pass or data-parallel
+ * communication, on the real clock. */
+lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
+                        int64_t t0_ns, int64_t *end_ns, lh_error *err);
+
+/* --- messages (rank_send.c) --- */
+
+/* Returns the size of the message for input `input`, in bytes. */
+size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input);
+/* Sends the output of `pass`, produced at entered_ns. */
+lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
+                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
+                        int64_t entered_ns, lh_error *err);
+
+/* --- buffers (buffer_pool.c) --- */
+
+/* Makes a pool with n buffers; false: out of memory (call lhi_pool_fini()
+ * anyway). */
+bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
+/* Returns the allocated size of one buffer for `bytes`. */
+size_t lhi_pool_buffer_bytes(size_t bytes);
+/* Returns the allocated size of all buffers. */
+size_t lhi_pool_total_bytes(const lhi_pool *pool);
+void lhi_pool_fini(lhi_pool *pool);        /* zeroed is fine */
+lhi_buffer *lhi_pool_take(lhi_pool *pool); /* NULL: out of memory */
+/* Returns a buffer to the pool. */
+void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
+/* Returns a buffer whose send is in flight; it becomes free when the send
+ * completes. */
+void lhi_pool_give_after_send(lhi_pool *pool, lhi_buffer *buffer);
+/* Waits until all sends are complete. */
+lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
+                         lh_error *err);
+
+/* --- rendezvous receives (rendezvous.c) --- */
+
+/* Rendezvous: a message is sent only after a notice that its receive is posted.
+ * One thread per receiving rank waits for the notices, so that passes do not.
+ */
+lh_status lhi_rendezvous_make(lhi_rank *rank, lh_error *err);
+/* Ends the threads. */
+void lhi_rendezvous_stop(lhi_rendezvous *late);
+/* Frees the protocol state; NULL is fine. */
+void lhi_rendezvous_free(lhi_rendezvous *late);
+/* Starts a step; the first call starts the threads. */
+lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step, lhi_step_kind kind,
+                         lh_error *err);
+/* Sends the notice that a receive was posted at `posted_ns`. */
+lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late, const lhi_exec_post *post,
+                          int64_t posted_ns, lh_error *err);
+/* Queues the output of pass `pass`, produced at `made_ns`. */
+void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass, lhi_buffer *buffer,
+                   int64_t made_ns);
+/* Waits until all messages of the step are in flight. */
+lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
+
+/* --- blocking sends (blocking_sends.c) --- */
+
+/* Head-of-line blocking: the rank's sends share one queue with its passes and
+ * occupy an entry until the receiver's arrival notice. A thread per rank
+ * exchanges the notices independently of the passes. Applies to training steps;
+ * in others all calls below return at once. */
+lh_status lhi_blocking_sends_make(lhi_rank *rank, lh_error *err);
+/* Ends the thread. Call it before the endpoint is closed. */
+void lhi_blocking_sends_stop(lhi_blocking_sends *coupled);
+/* Frees the state; NULL is fine. */
+void lhi_blocking_sends_free(lhi_blocking_sends *coupled);
+/* Starts a step; the first call starts the thread. */
+lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *coupled, uint64_t step,
+                            lhi_step_kind kind, lh_error *err);
+/* Checks whether the thread awaits the step's receives; their `op` must then
+ * ring the bell. */
+bool lhi_blocking_sends_is_active(const lhi_blocking_sends *coupled);
+/* Registers a posted receive. */
+void lhi_blocking_sends_add_receive(lhi_blocking_sends *coupled, const lhi_exec_post *post);
+/* Waits for the message posted into `slot`. */
+lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *coupled, uint32_t slot, lh_error *err);
+/* Waits for a free queue entry for the output of a pass that ended at *at_ns;
+ * raises *at_ns to the time when the entry was free. */
+lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled, int64_t *at_ns,
+                            lh_error *err);
+/* Waits until all sends of the step have arrived. */
+lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled, lh_error *err);
+/* Returns the arrival time of a received message on its link. */
+int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
+                            const lhi_net_op *op);
+
+/* --- delegated path (delegated_path.c) --- */
+
+/* A message is copied to host memory, sent from there, and copied to the device
+ * at the other end. One thread per queue in a lane does this with its own
+ * buffers. Applies to training steps; other steps use the direct path. */
+lh_status lhi_delegated_path_make(lhi_rank *rank, lh_error *err);
+/* Ends the threads. Call it before the endpoint is closed. */
+void lhi_delegated_path_stop(lhi_delegated_path *d);
+/* Frees the state; NULL is fine. */
+void lhi_delegated_path_free(lhi_delegated_path *d);
+/* Starts a step; the first call starts the threads. */
+lh_status lhi_delegated_path_begin_step(lhi_delegated_path *d, uint64_t step,
+                              lhi_step_kind kind, lh_error *err);
+/* Checks whether this step uses the delegated path; NULL: no. */
+bool lhi_delegated_path_is_active(const lhi_delegated_path *d);
+/* Registers a posted receive, by its index. */
+void lhi_delegated_path_add_receive(lhi_delegated_path *d, uint32_t post);
+/* Queues the output of pass `pass`, produced at `made_ns`. After the copy,
+ * lhi_delegated_path_reclaim_buffers() returns the buffer to the rank. */
+void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t pass, lhi_buffer *buffer,
+                        int64_t made_ns);
+/* Returns copied buffers to the rank's pool. */
+void lhi_delegated_path_reclaim_buffers(lhi_delegated_path *d);
+/* Waits for the input in `slot`; *data: its copy, *there_ns: when the copy was
+ * complete. */
+lh_status lhi_delegated_path_await_input(lhi_delegated_path *d, uint32_t slot,
+                              const void **data, int64_t *there_ns,
+                              lh_error *err);
+/* Waits until all messages of the step are in flight. */
+lh_status lhi_delegated_path_end_step(lhi_delegated_path *d, lh_error *err);
+/* Returns the number of buffers allocated after construction. */
+uint32_t lhi_delegated_path_pool_growth(const lhi_delegated_path *d);
+/* Returns the bytes of all buffers. */
+size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
+
+/* --- activation offload (activation_offload.c) ---
+ *
+ * Training steps only. */
+
+/* Allocates the copy records. */
+lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
+/* Starts a step. */
+void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
+/* Prepares pass i: waits for its copies, then starts those launched with it.
+ * Raises *ready_ns to their completion. */
+lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
+                               lh_error *err);
+/* Launches the copies that follow pass i. */
+lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i, const lhi_span *span,
+                              lh_error *err);
+/* Waits for all copies of the step and completes rank->copied. */
+lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
+
+/* --- emulated collectives (emulated_collectives.c) --- */
+
+/* Allocates the collective records. */
+lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
+/* Starts a step. */
+void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
+/* Returns the arrival time of all collectives that the pass waits for; 0: none.
+ */
+int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank, const lhi_exec_pass *pass);
+/* Launches the collectives that start with the pass. */
+void lhi_emulated_collectives_start_pass(lhi_rank *rank, const lhi_exec_pass *pass,
+                      int64_t start_ns);
+/* Launches the collectives that follow the pass. */
+void lhi_emulated_collectives_end_pass(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns);
+/* Returns the last arrival; 0: no collectives. */
+int64_t lhi_emulated_collectives_last_ns(const lhi_rank *rank);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/rank_assignment.h"
+
+#include "base/fail.h"
+#include "base/text.h"
+
+#include <longhaul/pipeline.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- text format --- */
+
+static void write_numbers(lhi_text *text, const uint32_t *numbers, uint32_t n)
+{
+    for (uint32_t i = 0; numbers && i < n; i++)
+        lhi_text_printf(text, "%s%" PRIu32, i ? "," : "", numbers[i]);
+    lhi_text_puts(text, ";");
+}
+
+lh_status lhi_rank_assignment_format(const lhi_rank_assignment *s, char **out, lh_error *err)
+{
+    lhi_text text = {0};
+    size_t size;
+    if (s && (s->layers || s->ranks)) {
+        write_numbers(&text, s->layers, s->n_chunks);
+        write_numbers(&text, s->ranks, s->n_places);
+        write_numbers(&text, s->relays, s->n_places);
+        lhi_text_printf(&text, "%" PRId64, s->move_ns);
+    } else {
+        lhi_text_puts(&text, "");
+    }
+    return lhi_text_take(&text, out, &size, err);
+}
+
+/* Position in a parsed text. */
+typedef struct cursor {
+    const char *at, *end;
+} cursor;
+
+/* Parses a number with at most 18 digits and no sign. */
+static bool read_number(cursor *c, uint64_t most, uint64_t *out)
+{
+    uint64_t value = 0;
+    uint32_t n = 0;
+    for (; c->at < c->end && *c->at >= '0' && *c->at <= '9' && n < 19; n++)
+        value = 10 * value + (uint64_t)(*c->at++ - '0');
+    *out = value;
+    return n > 0 && n < 19 && value <= most;
+}
+
+static bool take_char(cursor *c, char what)
+{
+    if (c->at == c->end || *c->at != what)
+        return false;
+    c->at++;
+    return true;
+}
+
+static lh_status fail_field(const char *what, lh_error *err)
+{
+    return lhi_fail(err, LH_EINPUT, "seats whose %s cannot be read", what);
+}
+
+/* Parses n numbers or none, then a semicolon. */
+static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
+                              const char *what, uint32_t **out, lh_error *err)
+{
+    if (take_char(c, ';'))
+        return LH_OK;
+    uint32_t *all = *out = calloc(n, sizeof *all);
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t one;
+        if (!read_number(c, most, &one) || !take_char(c, i + 1 < n ? ',' : ';'))
+            return fail_field(what, err);
+        all[i] = (uint32_t)one;
+    }
+    return LH_OK;
+}
+
+/* --- validation --- */
+
+lh_status lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating, lh_error *err)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED, "layers do not move in this run: %s",
+                    seating->layers_fixed_reason);
+}
+
+lh_status lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating, lh_error *err)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "ranks keep their places in this run: %s",
+                    seating->places_fixed_reason);
+}
+
+static lh_status check_layers(const lhi_rank_assignment *s, const lhi_rank_assignment_limits *seating,
+                              lh_error *err)
+{
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < s->n_chunks; c++) {
+        if (s->layers[c] == 0)
+            return lhi_fail(err, LH_EINPUT,
+                            "chunk %" PRIu32 " would have no layer; each needs "
+                            "one",
+                            c);
+        sum += s->layers[c];
+    }
+    if (sum != seating->n_layers)
+        return lhi_fail(err, LH_EINPUT,
+                        "the chunks would have %" PRIu64 " layers together, "
+                        "and the job has %" PRIu32,
+                        sum, seating->n_layers);
+    return LH_OK;
+}
+
+static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
+{
+    bool *there = calloc((size_t)s->n_places + 1, sizeof *there);
+    lh_status status = there ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t p = 0; status == LH_OK && p < s->n_places; p++) {
+        if (s->ranks[p] >= s->n_places || there[s->ranks[p]])
+            status = lhi_fail(err, LH_EINPUT,
+                              "rank %" PRIu32 " would have place %" PRIu32
+                              ", and %s",
+                              s->ranks[p], p,
+                              s->ranks[p] >= s->n_places ? "is none"
+                                                         : "another one, too");
+        else
+            there[s->ranks[p]] = true;
+    }
+    free(there);
+    return status;
+}
+
+static lh_status check_vias(const lhi_rank_assignment *s, lh_error *err)
+{
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        uint32_t via = s->relays[p];
+        if (via != LH_NONE && (via >= s->n_places || via == s->ranks[p]))
+            return lhi_fail(err, LH_EINPUT,
+                            "rank %" PRIu32 " would pass on what goes to place "
+                            "%" PRIu32 ", and %s",
+                            via, p,
+                            via >= s->n_places ? "is none" : "has it");
+    }
+    return LH_OK;
+}
+
+static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating, lhi_rank_assignment *to,
+                          lh_error *err)
+{
+    uint64_t ns = 0;
+    LHI_TRY(read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers,
+                         err));
+    if (to->n_places == 0 && c->at < c->end && *c->at != ';')
+        return lhi_rank_assignment_fail_places(seating, err);
+    LHI_TRY(
+        read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->ranks, err));
+    LHI_TRY(read_numbers(c, to->n_places, UINT32_MAX, "ranks that pass on",
+                         &to->relays, err));
+    if (to->relays && !to->ranks)
+        return fail_field("ranks that pass on", err);
+    if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
+        return fail_field("time", err);
+    to->move_ns = (int64_t)ns;
+    if (to->layers && seating->n_layers == 0)
+        return lhi_rank_assignment_fail_layers(seating, err);
+    if (to->layers)
+        LHI_TRY(check_layers(to, seating, err));
+    if (to->ranks)
+        LHI_TRY(check_hosts(to, err));
+    return to->relays ? check_vias(to, err) : LH_OK;
+}
+
+lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
+                         const lhi_rank_assignment_limits *seating, lhi_rank_assignment *out,
+                         lh_error *err)
+{
+    cursor c = {text, text + n};
+    lhi_rank_assignment made = {.n_chunks = seating->n_chunks,
+                      .n_places = seating->n_places};
+    if (n > 0) {
+        lh_status status = read_all(&c, seating, &made, err);
+        if (status != LH_OK) {
+            lhi_rank_assignment_fini(&made);
+            return status;
+        }
+    }
+    *out = made;
+    return LH_OK;
+}
+
+/* --- values --- */
+
+static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
+                              lh_error *err)
+{
+    if (!from)
+        return LH_OK;
+    if (!(*to = calloc((size_t)n + 1, sizeof **to)))
+        return lhi_fail_nomem(err);
+    memcpy(*to, from, n * sizeof *from);
+    return LH_OK;
+}
+
+lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from, lhi_rank_assignment *to, lh_error *err)
+{
+    lhi_rank_assignment made = *from;
+    made.layers = made.ranks = made.relays = NULL;
+    lh_status status =
+        copy_numbers(from->layers, from->n_chunks, &made.layers, err);
+    if (status == LH_OK)
+        status = copy_numbers(from->ranks, from->n_places, &made.ranks, err);
+    if (status == LH_OK)
+        status = copy_numbers(from->relays, from->n_places, &made.relays, err);
+    if (status != LH_OK) {
+        lhi_rank_assignment_fini(&made);
+        return status;
+    }
+    *to = made;
+    return LH_OK;
+}
+
+void lhi_rank_assignment_fini(lhi_rank_assignment *s)
+{
+    free(s->layers);
+    free(s->ranks);
+    free(s->relays);
+    s->layers = s->ranks = s->relays = NULL;
+}
+
+static bool are_equal(const uint32_t *a, const uint32_t *b, uint32_t n)
+{
+    if (!a || !b)
+        return a == b;
+    return memcmp(a, b, n * sizeof *a) == 0;
+}
+
+/* Explicit arrays that equal the defaults still count as different: the
+ * migration then moves nothing and takes no time. */
+bool lhi_rank_assignment_equal(const lhi_rank_assignment *a, const lhi_rank_assignment *b)
+{
+    static const lhi_rank_assignment begun = {0};
+    a = a ? a : &begun;
+    b = b ? b : &begun;
+    const lhi_rank_assignment *any = a->n_chunks ? a : b;
+    return are_equal(a->layers, b->layers, any->n_chunks) &&
+           are_equal(a->ranks, b->ranks, any->n_places);
+}
+
+uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *s, uint32_t place)
+{
+    return s && s->ranks ? s->ranks[place] : place;
+}
+
+uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *s, uint32_t host)
+{
+    uint32_t place = 0;
+    if (!s || !s->ranks)
+        return host;
+    while (s->ranks[place] != host)
+        place++;
+    return place;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rank reads its part of a checkpoint, so different ranks may find
+ * different checkpoints damaged. Rank 0 names a checkpoint and all ranks read
+ * it; if one fails, all retry with the previous checkpoint. */
+#include "runtime/engine/resume.h"
+
+#include "base/fail.h"
+#include "runtime/engine/all_reduce.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Tag rounds above all steps: see docs/formats/wire.md. */
+enum { FIRST_TURN = 1 << 23 };
+
+/* Sent by rank 0 in place of a step number: the path itself is the checkpoint.
+ */
+static const double path_is_checkpoint = -1;
+
+/* State of the agreement on a checkpoint. */
+typedef struct portfolio {
+    const lhi_resume_options *o;
+    uint64_t turn;
+    uint64_t *steps; /* rank 0 */
+    size_t n_left;
+    uint64_t newest; /* newest step found */
+    bool is_first_whole;
+    char newest_why[sizeof((lh_error *)0)->text]; /* rank 0 */
+} agreement;
+
+static bool leads(const agreement *r)
+{
+    return lhi_net_rank(r->o->net) == 0;
+}
+
+static void print_remark(const agreement *r, const char *text)
+{
+    if (r->o->remarks.print)
+        r->o->remarks.print(r->o->remarks.context, text);
+}
+
+/* Looks for newer checkpoints, since a run that still writes removes its older
+ * ones. */
+static void find_newer(agreement *r)
+{
+    uint64_t *steps = NULL;
+    size_t n = 0;
+    lh_error ignored;
+    if (lhi_train_find(r->o->path, &steps, &n, &ignored) != LH_OK)
+        return;
+    if (!steps || n == 0 || steps[n - 1] <= r->newest) {
+        free(steps);
+        return;
+    }
+    free(r->steps);
+    r->steps = steps;
+    r->n_left = n;
+    r->newest = steps[n - 1];
+}
+
+/* Selects the next checkpoint on all ranks. */
+static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
+{
+    *which = 0;
+    if (leads(r) && r->steps && r->n_left == 0)
+        find_newer(r);
+    if (leads(r) && r->steps && r->n_left == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%.150s: none of its checkpoints is whole; the newest: "
+                        "%.300s",
+                        r->o->path, r->newest_why);
+    if (leads(r))
+        *which = r->steps ? (double)r->steps[--r->n_left] : path_is_checkpoint;
+    return lhi_all_reduce_sum(r->o->net, r->turn++, which, 1, r->o->stop, err);
+}
+
+/* Reports a checkpoint that is skipped. */
+static void report_skipped(agreement *r, double which, uint32_t rank, const char *why)
+{
+    char text[sizeof r->newest_why + 600];
+    snprintf(text, sizeof text,
+             "%.400s: step %.0f is passed over: rank %" PRIu32 ": %s",
+             r->o->path, which, rank, why);
+    print_remark(r, text);
+    if (r->is_first_whole)
+        snprintf(r->newest_why, sizeof r->newest_why, "%s", why);
+    r->is_first_whole = false;
+}
+
+/* Checks whether all ranks have read their parts; `mine`: this rank's error. */
+static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
+                       bool *all, lh_error *err)
+{
+    uint32_t n = lhi_net_n_ranks(r->o->net), first = 0;
+    double *failures = calloc(n, sizeof *failures);
+    if (!failures)
+        return lhi_fail_nomem(err);
+    failures[lhi_net_rank(r->o->net)] = failed;
+    lh_status status =
+        lhi_all_reduce_sum(r->o->net, r->turn, failures, n, r->o->stop, err);
+    while (status == LH_OK && first < n && failures[first] == 0)
+        first++;
+    free(failures);
+    if (status != LH_OK)
+        return status;
+    *all = first == n;
+    if (!*all)
+        LHI_TRY(lhi_send_text_to_root(r->o->net, first, r->turn, mine->text,
+                                  sizeof mine->text, r->o->stop, err));
+    if (!*all && leads(r))
+        report_skipped(r, which, first, mine->text);
+    r->turn++;
+    return LH_OK;
+}
+
+/* Reads one checkpoint and agrees on the result. */
+static lh_status try_checkpoint(agreement *r, double which, bool *all,
+                                lh_error *err)
+{
+    const uint64_t step = which < 0 ? 0 : (uint64_t)which;
+    bool is_damaged;
+    lh_error why = {0};
+    lh_status status = lhi_train_load_one(
+        r->o->train, r->o->path, which < 0 ? NULL : &step, r->o->checkpoint,
+        leads(r) ? &r->o->remarks : NULL, &is_damaged, &why);
+    *all = status == LH_OK;
+    if (status != LH_OK && (!is_damaged || which < 0)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return which < 0 ? LH_OK : agree(r, which, status != LH_OK, &why, all, err);
+}
+
+lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
+{
+    agreement r = {.o = options, .turn = FIRST_TURN, .is_first_whole = true};
+    lh_status status = LH_OK;
+    double which = 0;
+    bool all = false;
+    if (leads(&r))
+        LHI_TRY(lhi_train_find(options->path, &r.steps, &r.n_left, err));
+    if (r.steps && r.n_left > 0)
+        r.newest = r.steps[r.n_left - 1];
+    while (status == LH_OK && !all) {
+        status = choose_checkpoint(&r, &which, err);
+        if (status == LH_OK)
+            status = try_checkpoint(&r, which, &all, err);
+    }
+    if (status == LH_OK && leads(&r) && !r.is_first_whole) {
+        char text[600];
+        snprintf(text, sizeof text, "%.400s: resuming from step %.0f",
+                 options->path, which);
+        print_remark(&r, text);
+    }
+    free(r.steps);
+    return status;
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts the ranks of a run as threads or processes, and assembles the result.
+ */
+#define _GNU_SOURCE
+#include "base/options.h"
+#include "runtime/engine/decider.h"
+#include "runtime/engine/migration_decider.h"
+#include "runtime/engine/migration_target.h"
+#include "runtime/engine/shard_groups.h"
+#include "runtime/engine/elastic_sharding.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { DEFAULT_SLIP_NS = 20000000 };
+
+static const struct {
+    const char *name;
+    lhi_job_launch_kind place;
+} transports[] = {
+    {"inproc", LHI_RANKS_THREADS},
+    {"local", LHI_RANKS_PROCESSES},
+    {"ucx", LHI_RANKS_LAUNCHED},
+    {"tcp", LHI_RANKS_LAUNCHED},
+};
+enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
+
+static uint32_t find_transport(const char *name)
+{
+    uint32_t i = 0;
+    while (i < N_TRANSPORTS && strcmp(transports[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static lh_status check_options(const lh_train_options *options,
+                               lh_train_options *out, lh_error *err)
+{
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_options, out, options, err));
+    if (!out->transport)
+        out->transport = "inproc";
+    if (find_transport(out->transport) == N_TRANSPORTS)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "there is no transport '%.40s'; inproc, local, ucx and "
+                        "tcp are there",
+                        out->transport);
+    if (out->n_rails && strcmp(out->transport, "tcp") != 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "rails are ways of transport tcp, not of %s",
+                        out->transport);
+    if (out->reschedule && out->profiles)
+        return lhi_fail(err, LH_EINVAL,
+                        "a profile is of one schedule: profiles and reschedule "
+                        "do not go together");
+    if (out->adapt && (out->reschedule || out->profiles))
+        return lhi_fail(err, LH_EINVAL,
+                        "a run that adapts chooses its schedules by itself: "
+                        "adapt goes neither with reschedule nor with profiles");
+    if (out->steps == 0)
+        out->steps = 1;
+    if (out->message_bytes == 0)
+        out->message_bytes = LH_TRAIN_MESSAGE_BYTES;
+    if (out->tolerated_lateness_ns == 0)
+        out->tolerated_lateness_ns = DEFAULT_SLIP_NS;
+    return LH_OK;
+}
+
+/* Polls the stop callback and stores its answer for rank 0. */
+static bool poll_stop(void *of)
+{
+    const lhi_job *job = of;
+    int asked = job->o.stop(job->o.context);
+    atomic_store(job->stop_request, asked);
+    return asked == LH_STOP_NOW;
+}
+
+/* Handles signals, which reach the started process and not its ranks. */
+static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
+                               const lhi_net_link *links,
+                               lhi_rank_result *results, lh_error *err)
+{
+    if (!job->o.stop)
+        return lhi_local_run(n, n_links, links, lhi_job_run_rank, job, results,
+                             err);
+    void *map = mmap(NULL, sizeof *job->stop_request, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    job->stop_request = map;
+    const lhi_net_stop stop = {poll_stop, job};
+    lh_status status = lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank,
+                                            job, &stop, results, err);
+    munmap(map, sizeof *job->stop_request);
+    job->stop_request = NULL;
+    return status;
+}
+
+/* Runs all ranks, or this process's rank; *first: rank 0's outcome. */
+static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
+                           lhi_rank_result *first, lh_error *err)
+{
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    uint32_t n_links = job->emulates ? (uint32_t)lhi_job_count_links(job) : 0;
+    lhi_job_launch_kind place = transports[find_transport(job->o.transport)].place;
+    if (place == LHI_RANKS_LAUNCHED)
+        return lhi_job_run_launched(job, n_links, links, first, err);
+    lhi_rank_result *results = calloc(n, sizeof *results);
+    if (!results)
+        return lhi_fail_nomem(err);
+    lh_status status =
+        place == LHI_RANKS_THREADS
+            ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank, job, results, err)
+            : run_processes(job, n, n_links, links, results, err);
+    *first = results[0];
+    for (uint32_t i = 1; i < n; i++)
+        free(results[i].text);
+    free(results);
+    return status;
+}
+
+/* Checks the adaptation options before ranks are started. */
+static lh_status check_adapt(lhi_job *job, lh_error *err)
+{
+    lh_adapt *made = NULL;
+    lh_adapt_options decides;
+    job->proposal_options = job->exec->options;
+    if (!job->o.adapt)
+        return LH_OK;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_adapt, &job->adapt, job->o.adapt, err));
+    job->o.adapt = &job->adapt;
+    LHI_TRY(lhi_job_make_adapt(job, &made, err));
+    lh_adapt_free(made);
+    LHI_TRY(
+        LHI_OPTIONS_COPY(lh_adapt_options, &decides, job->adapt.decision_options, err));
+    if (decides.delegation)
+        job->proposal_options.delegation = decides.delegation;
+    return LH_OK;
+}
+
+static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
+{
+    lhi_net_link *links = calloc(lhi_job_count_links(job) + 1, sizeof *links);
+    lhi_rank_result first = {0};
+    lh_status status =
+        links ? lhi_job_check_events(job, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = check_adapt(job, err);
+    if (status == LH_OK)
+        status = lhi_job_set_assignment_limits(job, err);
+    if (status == LH_OK)
+        status = lhi_job_check_assignment_limits(job, err);
+    if (status == LH_OK)
+        status = lhi_job_check_migration(job, err);
+    if (status == LH_OK)
+        status = lhi_proposals_make(job->pipeline, &job->proposal_options, &job->assignment_limits,
+                                    &job->proposals, err);
+    if (status == LH_OK && job->emulates)
+        status = lhi_job_list_links(job, links, err);
+    if (status == LH_OK)
+        status = run_ranks(job, links, &first, err);
+    if (status == LH_OK || (status == LH_ECANCELED && first.text))
+        status = lhi_outcome_read(job, first.text, first.size, out, err);
+    lhi_proposals_free(job->proposals);
+    lh_layers_free((lh_layers *)(uintptr_t)job->assignment_limits.layers);
+    free(first.text);
+    free(links);
+    return status;
+}
+
+static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
+                            lh_error *err)
+{
+    if (lh_pipeline_n_devices(pipeline) != exec->n_ranks ||
+        lh_pipeline_n_chunks(pipeline) != exec->n_chunks ||
+        pipeline->n_resources != exec->n_links)
+        return lhi_fail(err, LH_EINVAL,
+                        "the execution plan is of another pipeline");
+    return LH_OK;
+}
+
+lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
+                         const lh_train_options *options, lh_train_result **out,
+                         lh_error *err)
+{
+    lhi_job job = {.pipeline = pipeline, .exec = exec};
+    job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1};
+    LHI_TRY(check_plan(pipeline, exec, err));
+    LHI_TRY(check_options(options, &job.o, err));
+    if (job.o.enforces_memory)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "timed devices hold nothing: memory is enforced where "
+                        "a model is trained");
+    job.emulates = !job.o.real_links;
+    job.shared_clock = job.emulates;
+    return run_job(&job, out, err);
+}
+
+/* --- training --- */
+
+lh_train_model lh_train_model_defaults(void)
+{
+    return (lh_train_model){.size = sizeof(lh_train_model),
+                            .micro_batch = 1,
+                            .replicas = 1,
+                            .rate = NAN,
+                            .min_rate = NAN,
+                            .weight_decay = NAN,
+                            .clip = NAN,
+                            .warmup = UINT64_MAX,
+                            .balance_loss = 0.01};
+}
+
+static lh_status open_data(const lh_train_model *m, lhi_data **out,
+                           lh_error *err)
+{
+    lhi_data_options with = {.path = m->data,
+                             .tokenizer = m->tokenizer,
+                             .vocab = m->model->vocab,
+                             .sequence = m->sequence,
+                             .look_ahead = m->model->mtp_layers,
+                             .validation = m->validation,
+                             .seed = m->seed};
+    if (m->token_bytes == 2)
+        with.kind = LHI_DATA_U16;
+    else if (m->token_bytes == 4)
+        with.kind = LHI_DATA_U32;
+    else if (m->token_bytes != 0)
+        return lhi_fail(err, LH_EINVAL, "tokens of %" PRIu32 " bytes; 2 or 4",
+                        m->token_bytes);
+    return lhi_data_open(&with, out, err);
+}
+
+static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
+                             lh_error *err)
+{
+    if (!m->model || !m->first_layers || !m->data || m->micro_batch == 0 ||
+        m->sequence == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "training needs a model, its layers' chunks, data, a "
+                        "microbatch and a sequence");
+    uint32_t n = exec->n_chunks;
+    bool rises =
+        m->first_layers[0] == 0 && m->first_layers[n] == m->model->layers;
+    for (uint32_t c = 0; c < n; c++)
+        rises = rises && m->first_layers[c] <= m->first_layers[c + 1];
+    if (!rises)
+        return lhi_fail(err, LH_EINVAL,
+                        "the chunks do not hold each of the model's %" PRIu32
+                        " layers once, in order",
+                        m->model->layers);
+    const uint32_t all = m->model->layers + m->model->mtp_layers;
+    for (uint32_t i = 0; m->recompute && i < all; i++)
+        if (m->recompute[i] & ~(uint32_t)LH_PART_ALL)
+            return lhi_fail(err, LH_EINVAL,
+                            "layer %" PRIu32 " makes parts again that no "
+                            "layer has",
+                            i);
+    return LH_OK;
+}
+
+/* Sets the process grid. */
+static lh_status set_grid(lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    lhi_grid *g = &job->grid;
+    *g = (lhi_grid){.n_devices = job->exec->n_ranks,
+                    .replicas = m->replicas ? m->replicas : 1,
+                    .context = m->context ? m->context : 1,
+                    .tensor = m->tensor ? m->tensor : 1,
+                    .expert = m->expert ? m->expert : 1,
+                    .expert_tensor = m->expert_tensor};
+    if (!g->expert_tensor)
+        g->expert_tensor = m->model->experts && g->expert == 1 ? g->tensor : 1;
+    return lhi_grid_check(g, err);
+}
+
+/* Checks that the pipeline's offload times match the model's offload. */
+static lh_status check_offload(const lhi_job *job, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    bool any = false;
+    for (uint32_t c = 0; c < job->exec->n_chunks; c++) {
+        const lhi_cpu_options o = {.model = m->model,
+                                   .first_layers = m->first_layers,
+                                   .n_chunks = job->exec->n_chunks,
+                                   .n_mine = 1,
+                                   .mine = &c,
+                                   .recompute = m->recompute,
+                                   .offload = m->offload,
+                                   .microbatch = m->micro_batch,
+                                   .sequence = m->sequence,
+                                   .n_microbatches = 1,
+                                   .n_tensor = job->grid.tensor,
+                                   .replicates_rows = m->no_sequence_parallel,
+                                   .n_contexts = job->grid.context,
+                                   .n_expert = job->grid.expert,
+                                   .n_expert_tensor = job->grid.expert_tensor};
+        bool leaves = lhi_cpu_estimate_offload_bytes(&o, 0) > 0;
+        any = any || leaves;
+        if (leaves != (job->pipeline->chunks[c].offload_ns > 0))
+            return lhi_fail(
+                err, LH_EINVAL,
+                "offload: chunk %" PRIu32 "'s activations %s, and "
+                "%s of its layers leave the device",
+                c, leaves ? "have no time to leave" : "take time to leave",
+                leaves ? "some" : "none");
+    }
+    if (any && !m->offload_folder)
+        return lhi_fail(err, LH_EINVAL,
+                        "offload: activations leave the device, and there is "
+                        "no folder for them");
+    return LH_OK;
+}
+
+/* Operations launched by passes are checked in lhi_shard_plan_make(), when
+ * memory is predicted. */
+static lh_status check_collectives(const lhi_job *job, lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    const lh_train_model *m = job->model;
+    if (!(m->sharded_parameters >= 0) || !(m->sharded_gradients <= 1) ||
+        !(m->sharded_parameters <= m->sharded_gradients))
+        return lhi_fail(err, LH_EINVAL,
+                        "shares of what is sharded must be 0 to 1, of "
+                        "parameters at most that of gradients");
+    bool all = !(m->sharded_gradients < 1) &&
+               (!(m->sharded_parameters < 1) || !(m->sharded_parameters > 0));
+    if (m->per_layer_sharding && (p->n_dp_ops > 0 || !all))
+        return lhi_fail(err, LH_EINVAL,
+                        "what is sharded layer by layer is so whole, and "
+                        "passes launch no data-parallel operations");
+    if (lhi_grid_group_size(&job->grid, LHI_GRID_DATA) == 1)
+        return LH_OK;
+    LHI_TRY(lhi_shard_groups_check(m, &job->grid, err));
+    if (p->has_deferred_gathers)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the pipeline gathers %" PRIu32 " chunks ahead; the "
+                        "cpu device gathers all of a device's at the start: "
+                        "plan without 'prefetch', or run it on the timed "
+                        "device",
+                        p->first_gathers);
+    return LH_OK;
+}
+
+/* Makes the devices for ranks that are threads, so that errors are reported
+ * before threads start. */
+static lh_status make_devices(lhi_job *job, lh_error *err)
+{
+    uint32_t n = lhi_grid_count_ranks(&job->grid), made = 0;
+    lh_status status = LH_OK;
+    job->devices = calloc(n, sizeof *job->devices);
+    if (!job->devices)
+        return lhi_fail_nomem(err);
+    while (made < n && (status = lhi_job_make_device(job, made, &job->devices[made],
+                                                err)) == LH_OK)
+        made++;
+    return status;
+}
+
+/* Closes devices that no rank has taken. */
+static void close_devices(lhi_job *job)
+{
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    for (uint32_t i = 0; job->devices && i < n; i++)
+        if (job->devices[i])
+            job->devices[i]->ops->close(job->devices[i]);
+    free(job->devices);
+}
+
+static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
+                                lh_error *err)
+{
+    uint32_t n = lhi_grid_count_ranks(&job->grid);
+    lh_train_memory *made = calloc(n, sizeof *made);
+    lh_status status = made ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t r = 0; status == LH_OK && r < n; r++)
+        status = lhi_job_predict_memory(job, job->exec, r, &made[r], err);
+    if (status != LH_OK) {
+        free(made);
+        return status;
+    }
+    *out = made;
+    return LH_OK;
+}
+
+/* Opens data and BLAS before threads start; processes inherit them. */
+static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
+                            lh_train_result **out, lh_error *err)
+{
+    lhi_data *data;
+    LHI_TRY(open_data(job->model, &data, err));
+    job->data = data;
+    bool threads = place == LHI_RANKS_THREADS;
+    uint32_t here = threads ? lhi_grid_count_ranks(&job->grid) : 1;
+    lh_status status = lhi_blas_load(here, &job->sgemm, err);
+    if (status == LH_OK && threads)
+        status = make_devices(job, err);
+    if (status == LH_OK)
+        status = run_job(job, out, err);
+    close_devices(job);
+    lhi_data_close(data);
+    return status;
+}
+
+lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
+                       const lh_train_model *model,
+                       const lh_train_options *options, lh_train_result **out,
+                       lh_error *err)
+{
+    lh_train_model m;
+    LHI_TRY(check_plan(pipeline, exec, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, model, err));
+    LHI_TRY(check_model(&m, exec, err));
+    lhi_job job = {.pipeline = pipeline,
+                   .exec = exec,
+                   .emulates = m.emulate_links,
+                   .model = &m};
+    LHI_TRY(check_options(options, &job.o, err));
+    uint32_t transport = find_transport(job.o.transport);
+    lhi_job_launch_kind place = transports[transport].place;
+    job.shared_clock = place != LHI_RANKS_LAUNCHED;
+    LHI_TRY(set_grid(&job, err));
+    LHI_TRY(check_collectives(&job, err));
+    LHI_TRY(check_offload(&job, err));
+    LHI_TRY(lhi_job_check_limits(&job, exec, err));
+    LHI_TRY(lhi_job_check_memory(&job, place, err));
+    lh_train_memory *memory;
+    LHI_TRY(predict_memory(&job, &memory, err));
+    job.memory = memory;
+    lh_status status = train_in_process(&job, place, out, err);
+    free(memory);
+    return status;
+}

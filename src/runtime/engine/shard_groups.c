@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/shard_groups.h"
+
+#include "base/fail.h"
+#include "runtime/transport/transport.h"
+#include "format/job/family.h"
+
+#include <inttypes.h>
+
+/* A group of ranks that sums the same gradients. */
+typedef struct gradient_group {
+    const lh_train_model *m;
+    uint32_t n, stage;
+    const lhi_grid *grid;
+    const uint32_t *places; /* per member; NULL: equally many per replica */
+} gradient_group;
+
+static gradient_group data_group(const lh_train_model *m, uint32_t n, uint32_t stage)
+{
+    return (gradient_group){m, n, stage, NULL, NULL};
+}
+
+/* Fills `places` with the logical ranks in the expert group. */
+static gradient_group expert_group(const lh_train_model *m, const lhi_grid *grid,
+                          uint32_t place, uint32_t *places, uint32_t *member)
+{
+    *member = lhi_grid_find_group(grid, LHI_GRID_EXPERT_DATA, place, places);
+    return (gradient_group){m, lhi_grid_group_size(grid, LHI_GRID_EXPERT_DATA),
+                     place % grid->n_devices, grid, places};
+}
+
+static uint32_t site_of(const gradient_group *s, uint32_t member)
+{
+    const lh_train_model *m = s->m;
+    uint32_t replicas = m->replicas ? m->replicas : 1, replica;
+    if (m->unsharded_optimizer)
+        return member;
+    if (!m->sites)
+        return 0;
+    replica = s->places ? lhi_grid_find_coords(s->grid, s->places[member]).replica
+                        : member / (s->n / replicas);
+    return m->sites[(size_t)s->stage * replicas + replica];
+}
+
+/* Counts the members at a member's site. */
+static uint32_t count_at_site(const gradient_group *s, uint32_t member)
+{
+    uint32_t site = site_of(s, member), n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        n += site_of(s, i) == site;
+    return n;
+}
+
+/* Checks whether no earlier member is at the same site. */
+static bool is_first(const gradient_group *s, uint32_t member)
+{
+    uint32_t site = site_of(s, member), i = 0;
+    while (site_of(s, i) != site)
+        i++;
+    return i == member;
+}
+
+static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
+{
+    lhi_shard_groups out = {0};
+    uint32_t site = site_of(s, member);
+    for (uint32_t i = 0; i < s->n; i++) {
+        bool here = site_of(s, i) == site;
+        if (is_first(s, i)) {
+            out.site = here ? out.n_sites : out.site;
+            out.n_sites++;
+        }
+        out.shard += here && i < member;
+        out.n_shards += here;
+    }
+    return out;
+}
+
+/* Lists the members at the same site, and those with the same shard at each
+ * site. */
+static void list_members(const gradient_group *s, uint32_t member, const uint32_t *ranks,
+                       uint32_t *sharers, uint32_t *across)
+{
+    const lhi_shard_groups mine = find_groups(s, member);
+    uint32_t n_sharers = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_shard_groups other = find_groups(s, i);
+        if (other.site == mine.site)
+            sharers[n_sharers++] = ranks[i];
+        if (other.shard == mine.shard)
+            across[other.site] = ranks[i];
+    }
+}
+
+lhi_shard_groups lhi_shard_groups_find(const lh_train_model *m, uint32_t n,
+                                     uint32_t stage, uint32_t member)
+{
+    const gradient_group s = data_group(m, n, stage);
+    return find_groups(&s, member);
+}
+
+void lhi_shard_groups_list_members(const lh_train_model *m, uint32_t n, uint32_t stage,
+                       uint32_t member, const uint32_t *ranks,
+                       uint32_t *sharers, uint32_t *across)
+{
+    const gradient_group s = data_group(m, n, stage);
+    list_members(&s, member, ranks, sharers, across);
+}
+
+bool lhi_shard_groups_equal_at_stages(const lh_train_model *m, uint32_t n,
+                            uint32_t n_stages)
+{
+    bool alike = true;
+    for (uint32_t i = 0; m->sites && i < n * n_stages; i++)
+        alike = alike &&
+                lhi_shard_groups_find(m, n, i / n, i % n).shard ==
+                    lhi_shard_groups_find(m, n, 0, i % n).shard;
+    return alike;
+}
+
+bool lhi_has_disjoint_expert_groups(const lh_train_model *m, const lhi_grid *grid)
+{
+    return m->model->experts > 0 &&
+           (grid->expert > 1 || grid->expert_tensor != grid->tensor);
+}
+
+lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *m,
+                                      const lhi_grid *grid, uint32_t place)
+{
+    uint32_t places[LHI_NET_MAX_RANKS], member;
+    const gradient_group s = expert_group(m, grid, place, places, &member);
+    return find_groups(&s, member);
+}
+
+void lhi_expert_shard_groups_list_members(const lh_train_model *m, const lhi_grid *grid,
+                        uint32_t place, const uint32_t *ranks,
+                        uint32_t *sharers, uint32_t *across)
+{
+    uint32_t places[LHI_NET_MAX_RANKS], member;
+    const gradient_group s = expert_group(m, grid, place, places, &member);
+    list_members(&s, member, ranks, sharers, across);
+}
+
+static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
+                                lh_error *err)
+{
+    const uint32_t n = lhi_grid_group_size(grid, LHI_GRID_DATA);
+    const lhi_shard_groups first = lhi_shard_groups_find(m, n, 0, 0);
+    for (uint32_t s = 0; s < grid->n_devices; s++)
+        for (uint32_t r = 0; r < n; r++) {
+            const lhi_shard_groups here = lhi_shard_groups_find(m, n, s, r);
+            if (here.n_shards != first.n_shards)
+                return lhi_fail(
+                    err, LH_EUNSUPPORTED,
+                    "stage %" PRIu32 " has %" PRIu32 " replicas at the site of "
+                    "replica %" PRIu32 ", stage 0 has %" PRIu32 " at the site "
+                    "of replica 0; the cpu device shards over sites that have "
+                    "as many each: plan with sharding: full in the job's "
+                    "layout",
+                    s, here.n_shards, r, first.n_shards);
+            if (lhi_needs_second_embedding(m->model) &&
+                here.shard != lhi_shard_groups_find(m, n, 0, r).shard)
+                return lhi_fail(
+                    err, LH_EUNSUPPORTED,
+                    "replica %" PRIu32 " is another one of its site at stage "
+                    "%" PRIu32 " than at stage 0, and both have the same "
+                    "embedding: plan with sharding: full in the job's layout",
+                    r, s);
+        }
+    return LH_OK;
+}
+
+static lh_status check_experts(const lh_train_model *m, const lhi_grid *grid,
+                               lh_error *err)
+{
+    uint32_t places[LHI_NET_MAX_RANKS], member, first = 0;
+    for (uint32_t p = 0; p < lhi_grid_count_ranks(grid); p++) {
+        const gradient_group s = expert_group(m, grid, p, places, &member);
+        uint32_t here = count_at_site(&s, member);
+        first = p ? first : here;
+        if (here != first)
+            return lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "%" PRIu32 " ranks at the site of rank %" PRIu32 " have its "
+                "experts, and %" PRIu32 " at that of rank 0 have the same as "
+                "that one; the cpu device shards experts over sites where as "
+                "many ranks have them: plan with sharding: full, or an expert "
+                "that divides the ranks of a site, in the job's layout",
+                here, p, first);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_shard_groups_check(const lh_train_model *m, const lhi_grid *grid,
+                                 lh_error *err)
+{
+    if (!m->sites)
+        return LH_OK;
+    LHI_TRY(check_replicas(m, grid, err));
+    return lhi_has_disjoint_expert_groups(m, grid) ? check_experts(m, grid, err) : LH_OK;
+}

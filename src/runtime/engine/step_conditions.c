@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Applies the event timeline to a step. Rank 0 sets the emulated links for all
+ * ranks; every timed device gets its pass durations; training gets its
+ * data-parallel durations. Nothing is in flight between two steps, so one step
+ * runs under one set of conditions. */
+#include "runtime/engine/migration_target.h"
+
+#include "resilience/event_timeline/timeline.h"
+#include "runtime/device/timed.h"
+#include "runtime/transport/handshake.h"
+#include "resilience/placement/placement_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
+                           lhi_net *net, lh_error *err)
+{
+    lhi_job then = *job;
+    then.pipeline = now;
+    uint32_t n = (uint32_t)lhi_job_count_links(&then);
+    lhi_net_link *links = calloc(n + (size_t)1, sizeof *links);
+    lh_status status =
+        links ? lhi_job_list_links(&then, links, err) : lhi_fail_nomem(err);
+    for (uint32_t i = 0; status == LH_OK && i < n; i++)
+        status = lhi_net_set_link(net, i, &links[i], err);
+    free(links);
+    return status;
+}
+
+lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
+                             const lhi_rank_assignment *seats, lh_pipeline **out,
+                             lh_error *err)
+{
+    const lh_event_timeline *course = job->o.event_timeline;
+    lh_pipeline *now = NULL, *shared = NULL;
+    *out = NULL;
+    if (course)
+        LHI_TRY(lh_event_timeline_pipeline_with_hosts(
+            course, lh_event_timeline_state(course, step),
+            seats && course->placement ? seats->ranks : NULL, &now, err));
+    lh_status status = lhi_rank_assignment_make_pipeline(job, now ? now : job->pipeline, seats,
+                                          &shared, err);
+    if (status != LH_OK || shared) {
+        lh_pipeline_free(now);
+        now = shared;
+    }
+    *out = now;
+    return status;
+}
+
+lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
+                             const lhi_rank_assignment *seats, lhi_net *net,
+                             lhi_device *device, lhi_training *training,
+                             uint32_t *state, lh_error *err)
+{
+    const lh_event_timeline *course = job->o.event_timeline;
+    uint32_t next = course ? lh_event_timeline_state(course, step) : 0;
+    if (next == *state)
+        return LH_OK;
+    lh_pipeline *made;
+    LHI_TRY(lhi_job_make_step_pipeline(job, step, seats, &made, err));
+    const lh_pipeline *now = made ? made : job->pipeline;
+    lh_status status = LH_OK;
+    if (course && job->emulates && lhi_net_rank(net) == 0)
+        status = set_links(job, now, net, err);
+    if (!job->model)
+        lhi_timed_set_pipeline(device, now);
+    if (training)
+        lhi_training_set_times(training, now);
+    lh_pipeline_free(made);
+    if (status == LH_OK)
+        *state = next;
+    return status;
+}
+
+/* Holds the links that wait for a failed rail in this step's state. */
+lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
+                             int64_t begin_ns, lh_error *err)
+{
+    const lh_event_timeline *course = job->o.event_timeline;
+    if (!course || !job->emulates || !lhi_event_timeline_count_failures(course, state))
+        return LH_OK;
+    lh_pipeline *now;
+    LHI_TRY(lh_event_timeline_pipeline(course, state, &now, err));
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < now->n_resources * lhi_grid_count_copies(&job->grid);
+         i++) {
+        int64_t held_ns = now->blocked_until_ns[i % now->n_resources];
+        if (status == LH_OK && held_ns > 0)
+            status = lhi_net_suspend_link(net, i, begin_ns + held_ns, err);
+    }
+    lh_pipeline_free(now);
+    return status;
+}
+
+/* In a training run each host is one rank. */
+static lh_status check_hosts(const lhi_job *job, lh_error *err)
+{
+    const lh_event_timeline *course = job->o.event_timeline;
+    const lhi_grid *g = &job->grid;
+    bool transfers = false;
+    if (g->tensor * g->context * g->expert > 1)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events are of hosts, each of which is one rank, and "
+                        "ranks compute passes together (tensor %" PRIu32
+                        ", context %" PRIu32 ", expert %" PRIu32
+                        "): plan with 1 of each, or have events of devices",
+                        g->tensor, g->context, g->expert);
+    if (lh_host_placement_n_hosts(course->placement) != lhi_grid_count_ranks(g))
+        return lhi_fail(err, LH_EINVAL,
+                        "events are of %" PRIu32 " hosts, and the run has "
+                        "%" PRIu32 " ranks",
+                        lh_host_placement_n_hosts(course->placement), lhi_grid_count_ranks(g));
+    for (uint32_t i = 0; i < course->n_effects; i++) {
+        const lh_event *e = course->effects[i].event;
+        transfers = transfers || e->transfer_ns > 0 || e->slowdown > 1 ||
+                    e->transfer_factor > 1;
+    }
+    return transfers ? lhi_host_placement_check_state(course->placement, err) : LH_OK;
+}
+
+lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
+{
+    const lh_event_timeline *course = job->o.event_timeline;
+    const lh_pipeline *p = job->pipeline;
+    if (!course)
+        return LH_OK;
+    if (course->base->n_devices != p->n_devices ||
+        course->base->n_chunks != p->n_chunks ||
+        course->base->n_links != p->n_links ||
+        course->base->n_resources != p->n_resources)
+        return lhi_fail(err, LH_EINVAL,
+                        "the course of events is of another pipeline; run the "
+                        "one that it has in state 0");
+    bool links = false, devices = false;
+    for (uint32_t i = 0; i < course->n_effects; i++) {
+        links = links || course->effects[i].n_links > 0;
+        devices = devices || course->effects[i].n_links == 0;
+    }
+    if (links && !job->emulates)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events make links slow or rails fail, which only "
+                        "emulated links do; do without real links, or without "
+                        "these events");
+    if (course->restart_steps)
+        return lhi_fail(err, LH_EINVAL,
+                        "a run goes on where a rail fails: a course with "
+                        "restarts is for playing");
+    if (devices && job->model)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "events make a device slow, which only the timed "
+                        "device can be: on the cpu device passes take what "
+                        "they take");
+    return course->placement && job->model ? check_hosts(job, err) : LH_OK;
+}
+
+/* Folds a text into the running digest. */
+static void digest_text(unsigned char sum[32], const char *text, size_t len)
+{
+    unsigned char both[64];
+    memcpy(both, sum, 32);
+    lhi_compute_sha256(text, len, both + 32);
+    lhi_compute_sha256(both, sizeof both, sum);
+}
+
+/* Host links affect the run once hosts exchange places. */
+static lh_status digest_hosts(const lh_event_timeline *course, uint32_t state,
+                           unsigned char sum[32], lh_error *err)
+{
+    lh_host_slowdowns now;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_event_timeline_host_slowdowns(course, state, mem, &now, err);
+    for (uint32_t i = 0; status == LH_OK && i < now.n_links; i++) {
+        char link[96];
+        const lh_host_link_delay *l = &now.links[i];
+        int n = snprintf(link, sizeof link,
+                         "%" PRIu32 " %" PRIu32 " %" PRId64 " %" PRId64,
+                         l->from, l->to, l->latency_ns, l->transfer_ns);
+        digest_text(sum, link, (size_t)n);
+    }
+    lhi_arena_free(mem);
+    return status;
+}
+
+/* Folds one timeline state into the digest: its pipeline, held links and host
+ * links. */
+static lh_status digest_state(const lh_event_timeline *course, uint32_t state,
+                           unsigned char sum[32], lh_error *err)
+{
+    lh_pipeline *p;
+    char *text = NULL;
+    size_t len = 0;
+    LHI_TRY(lh_event_timeline_pipeline(course, state, &p, err));
+    lh_status status = lh_pipeline_format(p, &text, &len, err);
+    if (p->blocked_until_ns)
+        digest_text(sum, (const char *)p->blocked_until_ns,
+                 p->n_resources * sizeof *p->blocked_until_ns);
+    lh_pipeline_free(p);
+    LHI_TRY(status);
+    digest_text(sum, text, len);
+    lh_text_free(text);
+    return course->placement ? digest_hosts(course, state, sum, err) : LH_OK;
+}
+
+lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
+                                lh_error *err)
+{
+    const lh_event_timeline *course = job->o.event_timeline;
+    char span[64];
+    for (uint32_t i = 0; course && i < course->n_intervals; i++) {
+        int n = snprintf(span, sizeof span, "%" PRId64 " %" PRIu32,
+                         course->starts[i], course->states[i]);
+        digest_text(sum, span, (size_t)n);
+    }
+    for (uint32_t s = 0; course && s < course->n_states; s++)
+        LHI_TRY(digest_state(course, s, sum, err));
+    return LH_OK;
+}

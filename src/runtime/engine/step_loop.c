@@ -1,0 +1,736 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executes a run on each rank. Rank 0 leads: it sends the command for each
+ * step, receives the reports, and collects the records. */
+#include "runtime/engine/worker.h"
+
+#include "base/realtime.h"
+#include "base/options.h"
+#include "runtime/device/timed.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS_PER_COMMAND = 4 }; /* turns that a command may use */
+
+/* Lead time before a step, so that its command reaches all ranks. */
+#define START_LEAD_NS 1000000
+#define START_LEAD_PER_RANK_NS 100000
+
+static lh_status apply_conditions(lhi_run_worker *w, uint64_t step, lh_error *err)
+{
+    return lhi_job_apply_conditions(w->job, step, lhi_run_worker_rank_assignment(w), w->net,
+                              w->device, w->training, &w->state, err);
+}
+
+/* --- step --- */
+
+/* Adds a rank's report to the iteration. */
+static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
+                     const lhi_command_report *d)
+{
+    int64_t ns = w->job->shared_clock ? d->end_ns - t0_ns : d->end_ns;
+    if (ns > it->ns)
+        it->ns = ns;
+    it->missed_deadlines += d->n_slips;
+    if (d->worst_late_ns > it->max_lateness_ns)
+        it->max_lateness_ns = d->worst_late_ns;
+}
+
+static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
+                            int64_t t0, int64_t *end_ns,
+                            lhi_train_report *report, lh_error *err)
+{
+    lhi_training_begin_step(w->training, command->step);
+    LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN, t0,
+                          end_ns, err));
+    LHI_TRY(lhi_training_end_step(w->training, w->turn, report, err));
+    uint32_t n_played;
+    const lhi_collective_record *played = lhi_training_collectives(w->training, &n_played);
+    lhi_rank_program_store_records(w->program, t0, played, n_played);
+    if (w->observer)
+        lhi_observer_add_step(w->observer, w->n_steps++, w->program,
+                         lhi_training_wait_times(w->training));
+    *end_ns = lhi_now_ns();
+    lhi_run_worker_record_memory(w, NULL, NULL);
+    return lhi_run_worker_check_limits(w, w->turn + 1, err);
+}
+
+static lh_status validate(lhi_run_worker *w, double *loss, lh_error *err)
+{
+    int64_t end_ns;
+    double before[LH_N_TRAIN_GROUPS], after[LH_N_TRAIN_GROUPS];
+    LHI_TRY(lhi_training_gather_values(w->training, w->turn, err));
+    lhi_run_worker_group_times(w, before);
+    LHI_TRY(lhi_rank_run_step(w->program->rank, 0, LHI_STEP_VALIDATE, lhi_now_ns(),
+                          &end_ns, err));
+    lhi_run_worker_group_times(w, after);
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
+        w->validation_ns[k] += after[k] - before[k];
+    return lhi_training_end_validation(w->training, w->turn, loss, err);
+}
+
+/* Returns the last step's collective records, with clock times. */
+static const lhi_collective_record *last_collectives(const lhi_run_worker *w, uint32_t *n)
+{
+    if (w->training)
+        return lhi_training_collectives(w->training, n);
+    *n = w->program->rank->n_collectives;
+    return w->program->rank->collectives;
+}
+
+/* Sends this rank's observation of the step to rank 0 without waiting. */
+static lh_status send_observation(lhi_run_worker *w, lh_error *err)
+{
+    lhi_pending_send *s = &w->observation;
+    const lhi_rank *rank = w->program->rank;
+    lhi_observation_header seen = {.n_passes = rank->program->n_passes,
+                          .clock = w->clock};
+    const lhi_collective_record *played = last_collectives(w, &seen.n_collectives);
+    size_t size = lhi_observation_size(&seen);
+    if (s->is_in_flight)
+        LHI_TRY(lhi_net_wait(w->net, &s->op, 0, err));
+    s->is_in_flight = false;
+    if (size > s->capacity) {
+        free(s->bytes);
+        s->capacity = 0;
+        if (!(s->bytes = malloc(size)))
+            return lhi_fail_nomem(err);
+        s->capacity = size;
+    }
+    lhi_observation_write(&seen, rank->observation, played, s->bytes);
+    s->op = (lhi_net_op){0};
+    LHI_TRY(lhi_net_send(w->net, 0, lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0), s->bytes,
+                         size, LHI_NET_NO_LINK, lhi_now_ns(), LHI_NET_NO_TURN,
+                         &s->op, err));
+    s->is_in_flight = true;
+    return LH_OK;
+}
+
+/* Closes the proposal. `moved`: statistics of a migration; NULL: none. */
+static void close_proposal(lhi_run_worker *w, bool go, const lhi_migration_stats *moved)
+{
+    const lhi_rank *rank = w->program->rank;
+    const uint64_t turns = rank->turns;
+    const lhi_copy_sums copies = rank->copy_sums;
+    const uint32_t n_grown = lhi_rank_pool_growth(rank);
+    lhi_migration_target *seat = moved ? lhi_rescheduler_migration_target(w->rescheduler) : NULL;
+    if (go)
+        lhi_run_worker_record_memory(w, lhi_rescheduler_next_program(w->rescheduler), NULL);
+    lhi_rescheduler_close(w->rescheduler, go, moved, &w->program);
+    if (!go)
+        return;
+    w->earlier_pool_growth += n_grown;
+    w->program->rank->turns = turns;
+    w->program->rank->copy_sums = copies;
+    if (moved)
+        lhi_run_worker_finish_migration(w, seat);
+    if (w->training)
+        lhi_training_set_plan(w->training, w->program->exec);
+}
+
+static lh_status move(lhi_run_worker *w, uint64_t step, lh_error *err)
+{
+    lhi_migration_stats moved;
+    LHI_TRY(lhi_run_worker_migrate(w, step, &moved, err));
+    close_proposal(w, true, &moved);
+    return LH_OK;
+}
+
+/* Executes a command; *report: values that only rank 0 uses. */
+static lh_status execute_command(lhi_run_worker *w, const lhi_command *command, lhi_command_report *out,
+                      lhi_train_report *report, lh_error *err)
+{
+    *out = (lhi_command_report){.loss = NAN};
+    if (command->what == LHI_COMMAND_SCHEDULE)
+        return LH_OK;
+    if (command->what == LHI_COMMAND_MOVE)
+        return move(w, command->step, err);
+    if (command->what == LHI_COMMAND_VALIDATE)
+        return validate(w, &out->loss, err);
+    if (command->what == LHI_COMMAND_SAVE)
+        return lhi_training_save(w->training, w->turn, err);
+    if (command->what == LHI_COMMAND_MEASURE)
+        return lhi_observer_finish(w->observer, w->net, w->device, w->turn, err);
+    int64_t t0 = w->job->shared_clock ? command->t0_ns : lhi_now_ns(), end_ns;
+    if (w->training) {
+        LHI_TRY(train_step(w, command, t0, &end_ns, report, err));
+    } else {
+        LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN, t0,
+                              &end_ns, err));
+        lhi_timed_slips slips = lhi_timed_read_slips(w->device);
+        out->n_slips = slips.n;
+        out->worst_late_ns = slips.worst_ns;
+        const lhi_rank *rank = w->program->rank;
+        lhi_rank_program_store_records(w->program, t0, rank->collectives, rank->n_collectives);
+    }
+    out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
+    out->pool_growth = w->earlier_pool_growth + lhi_rank_pool_growth(w->program->rank);
+    last_collectives(w, &out->n_collectives);
+    return LH_OK;
+}
+
+/* Sends a command to all ranks and executes it; adds the reports up in *it. */
+static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
+                              lh_iteration *it, lhi_train_report *report,
+                              lh_error *err)
+{
+    lhi_command_report mine;
+    for (uint32_t r = 1; r < w->n; r++)
+        LHI_TRY(lhi_run_worker_send_command(w, r, command, err));
+    LHI_TRY(execute_command(w, command, &mine, report, err));
+    uint64_t n_grown = mine.pool_growth;
+    if (command->what == LHI_COMMAND_STEP)
+        add_report(w, it, command->t0_ns, &mine);
+    if (command->what == LHI_COMMAND_VALIDATE)
+        it->validation_loss = mine.loss;
+    if (command->wants_observation)
+        LHI_TRY(lhi_adaptation_add_local(w->adapting, w->program->rank,
+                                     last_collectives(w, &mine.n_collectives),
+                                     mine.n_collectives, err));
+    for (uint32_t r = 1; r < w->n; r++) {
+        lhi_command_report theirs;
+        LHI_TRY(lhi_run_worker_receive_report(w, r, &theirs, err));
+        if (command->wants_observation)
+            LHI_TRY(lhi_adaptation_expect_rank(w->adapting, r, theirs.n_collectives,
+                                        lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0),
+                                        err));
+        if (command->what == LHI_COMMAND_STEP)
+            add_report(w, it, command->t0_ns, &theirs);
+        n_grown += theirs.pool_growth;
+    }
+    if (command->wants_observation)
+        lhi_adaptation_end_iteration(w->adapting);
+    if (command->what == LHI_COMMAND_STEP)
+        w->pool_growth = n_grown;
+    w->turn += TURNS_PER_COMMAND;
+    return LH_OK;
+}
+
+/* --- schedule proposals --- */
+
+static lhi_rank_options rank_options(const lhi_run_worker *w)
+{
+    uint32_t stage = w->place % w->job->exec->n_ranks;
+    return (lhi_rank_options){
+        .pipeline = w->job->pipeline,
+        .exec = w->job->exec,
+        .stage = stage,
+        .base = w->place - stage,
+        .net = w->net,
+        .device = w->device,
+        .emulates = w->job->emulates,
+        .observes = w->job->o.adapt != NULL,
+        .hooks = w->training ? lhi_training_hooks(w->training) : NULL,
+        .stop = w->stop,
+    };
+}
+
+static lh_status open_proposal(lhi_run_worker *w, uint64_t step,
+                               const lh_reschedule *what, lh_error *err)
+{
+    const lhi_rank_options with = rank_options(w);
+    if (!w->rescheduler)
+        LHI_TRY(lhi_rescheduler_make(w->job, &with, &w->rescheduler, err));
+    return lhi_rescheduler_open(w->rescheduler, step, what, err);
+}
+
+/* Asks the decider or the caller for a schedule from `step` on. */
+static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
+                         lh_error *err)
+{
+    const lh_train_options *o = &w->job->o;
+    const lh_reschedule *given = NULL;
+    lh_reschedule what;
+    if (w->adapting && step < o->steps)
+        given = lhi_decider_take_proposal(lhi_adaptation_decider(w->adapting));
+    else if (o->reschedule && step < o->steps)
+        given = o->reschedule(o->context, step);
+    if (!given)
+        return LH_OK;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_reschedule, &what, given, err));
+    if (!what.schedule)
+        return lhi_fail(err, LH_EINVAL,
+                        "reschedule says that there is another schedule from "
+                        "step %" PRIu64 " on, and gives none",
+                        step);
+    if (what.override_path && (what.path > LH_DATA_PATH_MIXED ||
+                          (what.path == LH_DATA_PATH_MIXED && !what.delegated)))
+        return lhi_fail(err, LH_EINVAL,
+                        "reschedule gives path %d from step %" PRIu64
+                        " on, which is none, or mixed without `delegated`",
+                        (int)what.path, step);
+    LHI_TRY(open_proposal(w, step, &what, err));
+    command->proposes = true;
+    return LH_OK;
+}
+
+/* Migrates on all ranks; its duration counts towards the next iteration. */
+static lh_status lead_move(lhi_run_worker *w, uint64_t step, lh_error *err)
+{
+    const lhi_command command = {.what = LHI_COMMAND_MOVE,
+                                 .step = step,
+                                 .verdict = LHI_VERDICT_GO};
+    int64_t begin_ns = lhi_now_ns();
+    LHI_TRY(lead_command(w, &command, NULL, NULL, err));
+    w->migration_ns = lhi_now_ns() - begin_ns;
+    return LH_OK;
+}
+
+static lh_status report_migration(const lhi_run_worker *w, const lhi_switch *row,
+                            lh_error *err)
+{
+    lhi_rank_assignment seats;
+    LHI_TRY(lhi_rank_assignment_parse(row->assignment, row->n_assignment, &w->job->assignment_limits, &seats,
+                           err));
+    const lh_migration what = lhi_moved_to_public(row, &seats);
+    w->job->o.migrated(w->job->o.context, &what);
+    lhi_rank_assignment_fini(&seats);
+    return LH_OK;
+}
+
+/* Decides an open proposal, if any. */
+static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command, lh_error *err)
+{
+    bool all_agree;
+    uint32_t before, n;
+    if (!lhi_rescheduler_is_open(w->rescheduler))
+        return LH_OK;
+    LHI_TRY(lhi_rescheduler_await(w->rescheduler, &all_agree, err));
+    bool go = all_agree && command->what == LHI_COMMAND_STEP;
+    lhi_rescheduler_switches(w->rescheduler, &before);
+    if (go && lhi_rescheduler_migrates(w->rescheduler)) {
+        LHI_TRY(lead_move(w, command->step, err));
+    } else {
+        command->verdict = go ? LHI_VERDICT_GO : LHI_VERDICT_DROP;
+        close_proposal(w, go, NULL);
+    }
+    const lhi_switch *rows = lhi_rescheduler_switches(w->rescheduler, &n);
+    if (n > before && w->job->o.migrated && rows[before].n_assignment)
+        LHI_TRY(report_migration(w, &rows[before], err));
+    if (n > before && w->job->o.switched) {
+        const lh_switch what = lhi_switch_to_public(&rows[before]);
+        w->job->o.switched(w->job->o.context, &what);
+    }
+    if (n > before && w->adapting)
+        lhi_decider_record_verdict(lhi_adaptation_decider(w->adapting), rows[before].step,
+                            go);
+    return LH_OK;
+}
+
+/* Passes new notices and remarks on to the caller. */
+static void report_notices(lhi_run_worker *w)
+{
+    const lh_train_options *o = &w->job->o;
+    char text[LHI_ADAPT_NOTICE_TEXT];
+    lhi_adapt_notice row;
+    if (!w->adapting)
+        return;
+    lhi_decider *mind = lhi_adaptation_decider(w->adapting);
+    while (lhi_decider_get_notice(mind, w->n_notices_reported, &row)) {
+        const lh_adapt_event shown = lhi_notice_to_public(&row);
+        w->n_notices_reported++;
+        if (o->adapt->on_event)
+            o->adapt->on_event(o->context, &shown);
+    }
+    if (lhi_decider_take_remark(mind, text, sizeof text) && o->warning)
+        o->warning(o->context, text);
+}
+
+/* Checks and applies the verdict and proposal in rank 0's command. */
+static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command, lh_error *err)
+{
+    bool steps = command->what == LHI_COMMAND_STEP;
+    bool ends = command->what == LHI_COMMAND_END;
+    bool moves = command->what == LHI_COMMAND_MOVE;
+    bool open = lhi_rescheduler_is_open(w->rescheduler);
+    bool decides = command->verdict != LHI_VERDICT_NONE;
+    bool go = command->verdict == LHI_VERDICT_GO;
+    if (decides != (open && (steps || ends || moves)) || (go && ends) ||
+        (moves && !go))
+        return lhi_fail(err, LH_EIO, "rank 0 sends %s, which it may not now",
+                        decides ? "a verdict on a schedule"
+                                : "no verdict on its schedule");
+    if (decides) {
+        bool agrees;
+        LHI_TRY(lhi_rescheduler_await(w->rescheduler, &agrees, err));
+        if (go && !agrees)
+            return lhi_fail(err, LH_EIO,
+                            "rank 0 goes on with a schedule that this rank has "
+                            "refused");
+        if (go && moves != lhi_rescheduler_migrates(w->rescheduler))
+            return lhi_fail(err, LH_EIO,
+                            "rank 0 %s, which its schedule does not",
+                            moves ? "has parts of the job move"
+                                  : "leaves all parts of the job in place");
+        if (!moves) /* else after the migration */
+            close_proposal(w, go, NULL);
+        open = false;
+    }
+    if (command->wants_observation && (!steps || !w->program->rank->observation))
+        return lhi_fail(err, LH_EIO,
+                        "rank 0 asks what this rank has seen, which it may not "
+                        "now");
+    if (!command->proposes)
+        return LH_OK;
+    if (open || !(steps || command->what == LHI_COMMAND_SCHEDULE))
+        return lhi_fail(err, LH_EIO,
+                        "rank 0 sends a schedule, which it may not now");
+    return open_proposal(w, command->step + steps, NULL, err);
+}
+
+/* --- leading a step --- */
+
+static bool is_due(uint64_t step, uint32_t every)
+{
+    return every > 0 && (step + 1) % every == 0;
+}
+
+/* Leads validation and checkpoint after a training step. */
+static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step, lh_iteration *it,
+                           lh_error *err)
+{
+    const lh_train_model *m = w->job->model;
+    bool ends = step + 1 == w->job->o.steps;
+    lhi_command command = {.what = LHI_COMMAND_VALIDATE};
+    if (m->validation > 0 && m->validate_every > 0 &&
+        (ends || is_due(step, m->validate_every)))
+        LHI_TRY(lead_command(w, &command, it, NULL, err));
+    w->saved = false;
+    command.what = LHI_COMMAND_SAVE;
+    if (m->checkpoint && is_due(step, m->checkpoint_every)) {
+        LHI_TRY(lead_command(w, &command, it, NULL, err));
+        w->saved = true;
+    }
+    return LH_OK;
+}
+
+static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
+{
+    lh_iteration *it = &w->iterations[w->n_iterations];
+    lhi_train_report report = {
+        .loss = NAN, .modules_loss = NAN, .norm = NAN, .rate = NAN};
+    lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
+    w->migration_ns = 0;
+    LHI_TRY(decide_proposal(w, &command, err));
+    LHI_TRY(propose(w, step + 1, &command, err));
+    LHI_TRY(apply_conditions(w, step, err));
+    command.wants_observation =
+        w->adapting && lhi_adaptation_begin_iteration(w->adapting, step, w->program);
+    command.t0_ns = lhi_now_ns();
+    if (!w->training)
+        command.t0_ns += START_LEAD_NS + (int64_t)w->n * START_LEAD_PER_RANK_NS;
+    LHI_TRY(lhi_job_hold_links(w->job, w->state, w->net, command.t0_ns, err));
+    *it = (lh_iteration){.step = step, .validation_loss = NAN};
+    LHI_TRY(lead_command(w, &command, it, &report, err));
+    it->ns += w->migration_ns;
+    it->loss = report.loss;
+    it->mtp_loss = report.modules_loss;
+    it->gradient_norm = report.norm;
+    it->learning_rate = report.rate;
+    it->tokens = report.tokens;
+    if (w->training)
+        LHI_TRY(lead_validation_and_save(w, step, it, err));
+    w->n_iterations++;
+    report_notices(w);
+    if (w->job->o.progress)
+        w->job->o.progress(w->job->o.context, it);
+    return LH_OK;
+}
+
+/* Leads a proposal for the first step. */
+static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
+                                     lh_error *err)
+{
+    lhi_command command = {.what = LHI_COMMAND_SCHEDULE, .step = step};
+    LHI_TRY(propose(w, step, &command, err));
+    return command.proposes
+               ? lead_command(w, &command, w->iterations, NULL, err)
+               : LH_OK;
+}
+
+/* Saves at the end of the run, unless just done. */
+static lh_status lead_save(lhi_run_worker *w, lh_error *err)
+{
+    const lh_train_model *m = w->job->model;
+    if (!m || !m->checkpoint || w->saved || w->n_iterations == 0)
+        return LH_OK;
+    lhi_command command = {.what = LHI_COMMAND_SAVE};
+    return lead_command(w, &command, &w->iterations[w->n_iterations], NULL,
+                        err);
+}
+
+/* Measures for the profile, also in a stopped run. */
+static lh_status lead_measuring(lhi_run_worker *w, lh_error *err)
+{
+    lhi_command command = {.what = LHI_COMMAND_MEASURE};
+    if (!w->observer || w->n_iterations == 0)
+        return LH_OK;
+    return lead_command(w, &command, &w->iterations[w->n_iterations], NULL,
+                        err);
+}
+
+/* --- end of the run --- */
+
+static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
+{
+    lhi_command command = {.what = LHI_COMMAND_END};
+    LHI_TRY(decide_proposal(w, &command, err));
+    for (uint32_t r = 1; r < w->n; r++)
+        LHI_TRY(lhi_run_worker_send_command(w, r, &command, err));
+    w->turn++;
+    lhi_text held = {0};
+    lh_status status = lhi_run_worker_gather_memory(w, &held, err);
+    if (status == LH_OK)
+        status = lhi_run_worker_collect_records(w, out, err);
+    if (status == LH_OK)
+        lhi_text_add(out, held.len ? held.data : "", held.len);
+    lhi_text_fini(&held);
+    return status == LH_OK && out->failed ? lhi_fail_nomem(err) : status;
+}
+
+/* --- leading and following --- */
+
+static void print_remark(const lhi_run_worker *w, const char *text)
+{
+    if (w->job->o.warning)
+        w->job->o.warning(w->job->o.context, text);
+}
+
+static int asked_to_stop(lhi_run_worker *w)
+{
+    const lhi_job *job = w->job;
+    int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
+    int there = job->stop_request ? atomic_load(job->stop_request) : LH_STOP_NO;
+    int asked = here > there ? here : there;
+    if (asked != LH_STOP_NO && !atomic_exchange(&w->stop_reported, true))
+        print_remark(w, "stopping after this iteration; interrupt again to stop at "
+               "once");
+    return asked;
+}
+
+static bool stop_now(void *of)
+{
+    return asked_to_stop(of) == LH_STOP_NOW;
+}
+
+/* Reports that only this rank was asked to stop. A signal to all ranks would
+ * reach rank 0 too, which then ends the run; waits for a second step, since the
+ * command for the first may have been in flight. */
+static void report_unheard_stop(lhi_run_worker *w)
+{
+    enum { STEPS_TO_CONFIRM = 2 };
+    char text[200];
+    const lhi_job *job = w->job;
+    if (!job->launched || !job->o.stop || w->n_unheard_stops >= STEPS_TO_CONFIRM ||
+        job->o.stop(job->o.context) == LH_STOP_NO || ++w->n_unheard_stops < STEPS_TO_CONFIRM)
+        return;
+    snprintf(text, sizeof text,
+             "rank %" PRIu32 " was asked to stop, and goes on until rank 0 is "
+             "asked: signal that, or mpirun or srun, which signal all",
+             w->me);
+    print_remark(w, text);
+}
+
+/* Reports the transport's remarks, such as a failed rail. */
+static void report_transport_remarks(const lhi_run_worker *w)
+{
+    char text[400];
+    while (lhi_net_read_notice(w->net, text, sizeof text))
+        print_remark(w, text);
+}
+
+/* Waits until all ranks have been set up. */
+static lh_status await_all_ranks(lhi_run_worker *w, lh_error *err)
+{
+    const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK, NULL};
+    return lhi_net_barrier(w->net, &all, lhi_tag(LHI_TAG_BARRIER, 0, 0),
+                           w->stop, err);
+}
+
+/* Reports a missing checkpoint when a run stops at once. */
+static void report_unsaved(lhi_run_worker *w)
+{
+    const lh_train_model *m = w->job->model;
+    if (m && m->checkpoint && !w->saved && w->n_iterations > 0)
+        print_remark(w, "stopped at once: no checkpoint of the last iteration was "
+               "written; those written before it, if any, are there");
+}
+
+static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
+{
+    bool ended = false;
+    lh_status status = await_all_ranks(w, err);
+    uint64_t step = w->training ? lhi_training_step(w->training) : 0;
+    if (status == LH_OK)
+        status = lead_first_schedule(w, step, err);
+    for (; status == LH_OK && step < w->job->o.steps; step++) {
+        if (asked_to_stop(w) != LH_STOP_NO) {
+            w->interrupted = true;
+            break;
+        }
+        status = lead_step(w, step, err);
+        report_transport_remarks(w);
+        if (w->over_limit_rank != LH_NONE)
+            break;
+    }
+    if (status == LH_OK) {
+        status = lead_save(w, err);
+        ended = status == LH_OK;
+    }
+    if (status == LH_OK && w->over_limit_rank != LH_NONE)
+        return lhi_job_fail_over_limit(w->over_limit_rank, w->over_limit_bytes,
+                                  w->job->memory[w->over_limit_rank].limit_bytes, step,
+                                  err);
+    if (status == LH_OK)
+        status = lead_measuring(w, err);
+    if (status == LH_OK)
+        status = lead_end(w, out, err);
+    if (status == LH_ECANCELED) { /* results without the other ranks */
+        w->interrupted = true;
+        if (!ended)
+            report_unsaved(w);
+        lhi_text_fini(out);
+        lhi_run_worker_add_header(w, 0, out);
+    }
+    return status;
+}
+
+static lh_status follow(lhi_run_worker *w, lh_error *err)
+{
+    LHI_TRY(await_all_ranks(w, err));
+    for (;;) {
+        lhi_command command;
+        lhi_command_report mine;
+        LHI_TRY(lhi_run_worker_receive_command(w, &command, err));
+        LHI_TRY(apply_verdict(w, &command, err));
+        report_transport_remarks(w);
+        if (command.what == LHI_COMMAND_END)
+            break;
+        if (command.what == LHI_COMMAND_STEP) {
+            report_unheard_stop(w);
+            LHI_TRY(apply_conditions(w, command.step, err));
+        }
+        lhi_train_report report;
+        LHI_TRY(execute_command(w, &command, &mine, &report, err));
+        LHI_TRY(lhi_run_worker_send_report(w, &mine, err));
+        if (command.wants_observation)
+            LHI_TRY(send_observation(w, err));
+        w->turn += TURNS_PER_COMMAND;
+    }
+    w->turn++;
+    LHI_TRY(lhi_run_worker_gather_memory(w, NULL, err));
+    return w->program->has_records && w->place < w->job->exec->n_ranks
+               ? lhi_run_worker_send_records(w, err)
+               : LH_OK;
+}
+
+/* --- construction --- */
+
+static lh_status make_training(lhi_run_worker *w, lh_error *err)
+{
+    const lhi_training_options o = lhi_job_training_options(
+        w->job, w->net, w->device, w->place, w->stop);
+    return lhi_training_make(&o, &w->training, err);
+}
+
+static lh_status make_rank(lhi_run_worker *w, lh_error *err)
+{
+    const lhi_job *job = w->job;
+    if (!w->device)
+        LHI_TRY(lhi_job_make_device(job, w->me, &w->device, err));
+    LHI_TRY(lhi_run_worker_join_groups(w, err));
+    if (job->model)
+        LHI_TRY(make_training(w, err));
+    const lhi_rank_options o = rank_options(w);
+    LHI_TRY(lhi_rank_program_make(&o, &w->program, err));
+    if (w->training && job->o.profiles)
+        LHI_TRY(lhi_observer_make(job, w->me, &w->observer, err));
+    if (job->o.adapt)
+        w->clock = lhi_host_clock_id(job, w->me);
+    if (w->me > 0)
+        return LH_OK;
+    w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
+    if (!w->iterations)
+        return lhi_fail_nomem(err);
+    return job->o.adapt
+               ? lhi_adaptation_make(job, w->net, w->device, &w->adapting, err)
+               : LH_OK;
+}
+
+static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
+{
+    LHI_TRY(lhi_enable_precise_wakeups(w->job->o.realtime, err));
+    if (w->me == 0 && w->job->o.stop) {
+        w->stop_now = (lhi_net_stop){stop_now, w};
+        w->stop = &w->stop_now;
+    }
+    LHI_TRY(make_rank(w, err));
+    return w->me == 0 ? lead(w, out, err) : follow(w, err);
+}
+
+/* Called when the endpoint is closed; until then messages may use its memory.
+ */
+static void free_worker(void *of)
+{
+    lhi_run_worker *w = of;
+    lhi_adaptation_free(w->adapting);
+    lhi_rescheduler_free(w->rescheduler);
+    free(w->observation.bytes);
+    lhi_rank_program_free(w->program);
+    lhi_run_worker_leave_groups(w);
+    lhi_observer_free(w->observer);
+    if (w->target) {
+        lhi_migration_target_free(w->target);
+    } else {
+        lhi_training_free(w->training);
+        if (w->device)
+            w->device->ops->close(w->device);
+    }
+    lhi_state_migration_ops_fini(&w->migration);
+    free(w->iterations);
+    free(w);
+}
+
+lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
+                       lh_error *err)
+{
+    const lhi_job *job = of;
+    lhi_run_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return lhi_fail_nomem(err);
+    w->job = job;
+    w->net = net;
+    w->over_limit_rank = LH_NONE;
+    w->me = w->place = lhi_net_rank(net);
+    w->n = lhi_net_n_ranks(net);
+    if (job->devices) {
+        w->device = job->devices[w->me];
+        job->devices[w->me] = NULL;
+    }
+    lhi_net_set_release(net, free_worker, w);
+    lhi_text out = {0};
+    lh_error own = {0};
+    lh_status status = lead_or_follow(w, &out, &own);
+    if (status != LH_OK) {
+        lhi_net_abort(net, own.text);
+        if (w->training)
+            lhi_training_stop(w->training);
+        if (err)
+            *err = own;
+    }
+    /* Their threads use the endpoint, which is closed next. */
+    if (w->adapting)
+        lhi_adaptation_stop(w->adapting);
+    if (w->rescheduler)
+        lhi_rescheduler_stop(w->rescheduler);
+    if (w->program)
+        lhi_rank_stop(w->program->rank);
+    if (out.len > 0 && lhi_text_take(&out, result, size, err) != LH_OK &&
+        status == LH_OK)
+        status = LH_ENOMEM;
+    lhi_text_fini(&out);
+    return status;
+}

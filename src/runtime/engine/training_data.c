@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/training_internal.h"
+
+#include "base/realtime.h"
+
+static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
+{
+    return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
+}
+
+/* Chunk numbers in tags; the experts' follow the others. */
+static uint32_t chunk_number(const lhi_training *t, uint32_t chunk,
+                          lhi_train_bucket_kind lot)
+{
+    return chunk + lot * t->o.exec->n_chunks;
+}
+
+/* After all chunk numbers. */
+static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
+{
+    uint32_t first = 2 * LHI_N_TRAIN_BUCKETS * t->o.exec->n_chunks;
+    uint32_t each = lhi_site_count_sum_tags(&t->group);
+    uint32_t experts = lhi_site_count_sum_tags(&t->experts);
+    each = each > experts ? each : experts;
+    return lhi_tag(LHI_TAG_DATA, step,
+                   (first + each * number) * LHI_NET_TAGS);
+}
+
+/* Sums over sites with the same sharding. `room`: the bucket's array, unused by
+ * then. */
+static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
+                           lhi_train_bucket_kind lot, float *room,
+                           int64_t *ready_ns, lh_error *err)
+{
+    const bool most = lot == LHI_BUCKET_DEFAULT;
+    const lhi_site_sums sites = {t->o.net, most ? &t->group : &t->experts,
+                                 most ? &t->across : &t->expert_across,
+                                 t->o.model->reduce_by_leaders};
+    size_t n;
+    float *sums = lhi_train_get_sums(t->train, chunk, lot, &n);
+    return lhi_sum_sites(&sites, sums, n, room,
+                         sum_tag(t, step, chunk_number(t, chunk, lot)), ready_ns,
+                         err);
+}
+
+/* The all-gather and reduce-scatter raise *ready_ns, if the clock is shared,
+ * from this rank's ready time to that of all replicas. */
+static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
+                            lhi_train_bucket_kind lot, int64_t *ready_ns,
+                            lh_error *err)
+{
+    lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
+    float *values;
+    size_t n;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
+    lhi_train_parameters(t->train, chunk, lot, &values, &n);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_all_gather(t->o.net, &group,
+                              data_tag(step, chunk_number(t, chunk, lot), false),
+                              values, n, sizeof *values, err);
+}
+
+lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
+                                    uint32_t chunk, int64_t *ready_ns,
+                                    lh_error *err)
+{
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
+        LHI_TRY(gather_bucket(t, step, chunk, (lhi_train_bucket_kind)i, ready_ns,
+                           err));
+    return LH_OK;
+}
+
+static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
+                             lhi_train_bucket_kind lot, const float **values,
+                             int64_t *ready_ns, lh_error *err)
+{
+    lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
+    float *out;
+    size_t n;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
+    lhi_train_gradients(t->train, chunk, lot, values, &n, &out);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_reduce_scatter(
+        t->o.net, &group, data_tag(step, chunk_number(t, chunk, lot), true),
+        *values, n, out, err);
+}
+
+lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
+                                     uint32_t chunk, int64_t *ready_ns,
+                                     lh_error *err)
+{
+    int64_t *ready = t->o.shared_clock ? ready_ns : NULL;
+    for (uint32_t i = LHI_N_TRAIN_BUCKETS; i-- > 0;) {
+        lhi_train_bucket_kind lot = (lhi_train_bucket_kind)i;
+        const float *values;
+        LHI_TRY(scatter_bucket(t, step, chunk, lot, &values, ready_ns, err));
+        LHI_TRY(sum_sites(t, step, chunk, lot, (float *)(uintptr_t)values,
+                          ready, err));
+    }
+    return LH_OK;
+}
+
+/* --- times --- */
+
+/* Records a completed collective that all replicas were ready for at
+ * `ready_ns`: as measured, or as emulated on the stage's serial data-parallel
+ * link. Returns its arrival. Called with the lock held. */
+static int64_t record_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
+                               int64_t ready_ns)
+{
+    const lh_chunk *c = &t->times[chunk];
+    int64_t takes = is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
+    int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
+    if (t->o.emulates) {
+        depart = ready_ns > t->data_free_ns ? ready_ns : t->data_free_ns;
+        sent = depart + takes;
+        latency = takes > 0 ? c->dp_latency_ns : 0;
+        t->data_free_ns = sent;
+    }
+    int64_t arrive = sent + latency;
+    t->collectives[t->n_collectives++] = (lhi_collective_record){
+        chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive, 0};
+    if (arrive > t->last_ns)
+        t->last_ns = arrive;
+    return arrive;
+}
+
+/* --- thread --- */
+
+/* Runs a step's collectives: all-gathers at once, reduce-scatters as chunks
+ * finish. */
+static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
+{
+    for (uint32_t i = 0; gathers && i < t->n_mine; i++) {
+        uint32_t chunk = t->gathers[i];
+        int64_t ready_ns = t->begin_ns;
+        LHI_TRY(lhi_training_gather_chunk(t, step, chunk, &ready_ns, &t->err));
+        pthread_mutex_lock(&t->lock);
+        t->arrive_ns[chunk] = record_collective(t, chunk, false, ready_ns);
+        t->gathered[chunk] = true;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+    }
+    for (uint32_t i = 0; i < t->n_mine; i++) {
+        uint32_t chunk = t->scatters[i];
+        pthread_mutex_lock(&t->lock);
+        while (!t->ended[chunk] && !t->stop)
+            pthread_cond_wait(&t->changed, &t->lock);
+        bool stop = t->stop;
+        int64_t ready_ns = t->ended_ns[chunk];
+        pthread_mutex_unlock(&t->lock);
+        if (stop)
+            return lhi_fail(&t->err, LH_ECANCELED, "stopped");
+        LHI_TRY(lhi_training_scatter_chunk(t, step, chunk, &ready_ns, &t->err));
+        pthread_mutex_lock(&t->lock);
+        record_collective(t, chunk, true, ready_ns);
+        t->n_scattered++;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+    }
+    return LH_OK;
+}
+
+void *lhi_training_thread(void *of)
+{
+    lhi_training *t = of;
+    uint64_t round = 0;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        if (t->round == round) {
+            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
+        }
+        round = t->round;
+        uint64_t step = t->step;
+        bool gathers = t->round_gathers;
+        pthread_mutex_unlock(&t->lock);
+        lh_status status = run_round(t, step, gathers);
+        pthread_mutex_lock(&t->lock);
+        if (status != LH_OK)
+            t->status = status;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}

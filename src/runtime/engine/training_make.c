@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/training_internal.h"
+
+#include "base/realtime.h"
+#include "runtime/engine/resume.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- hooks --- */
+
+/* Hook before a chunk's first F: waits for its gathered values. */
+static lh_status first(void *of, uint32_t chunk, lh_error *err)
+{
+    lhi_training *t = of;
+    lh_status status = LH_OK;
+    if (t->is_gathered)
+        return LH_OK;
+    if (t->has_thread) {
+        pthread_mutex_lock(&t->lock);
+        while (!t->gathered[chunk] && t->status == LH_OK)
+            pthread_cond_wait(&t->changed, &t->lock);
+        if ((status = t->status) != LH_OK && err)
+            *err = t->err;
+        int64_t arrive_ns = t->arrive_ns[chunk];
+        pthread_mutex_unlock(&t->lock);
+        if (status == LH_OK && t->o.emulates)
+            status = lhi_sleep_emulated(t->o.net, t->o.stop, arrive_ns, err);
+    } /* without a thread nothing is gathered */
+    if (status == LH_OK)
+        lhi_train_gathered(t->train, chunk);
+    return status;
+}
+
+/* Hook before every pass with sharding. */
+static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
+{
+    lhi_training *t = of;
+    return t->fsdp ? lhi_fsdp_prepare_pass(t->fsdp, i, kind, err)
+                      : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
+}
+
+/* Gathers slices at the first of this device's ranks that hold the same tensors
+ * or slices of them. */
+static lh_status collect(void *of, lhi_train_bucket_kind lot, const float *mine,
+                         size_t n, float *all, const size_t *gets,
+                         lh_error *err)
+{
+    lhi_training *t = of;
+    lhi_group *group = t->slice_groups[lot];
+    uint32_t copies = lhi_group_n_ranks(group);
+    size_t *sizes = calloc(2 * (size_t)copies, sizeof *sizes);
+    if (!sizes)
+        return lhi_fail_nomem(err);
+    sizes[0] = n * sizeof *mine;
+    for (uint32_t i = 0; gets && i < copies; i++)
+        sizes[copies + i] = gets[i] * sizeof *all;
+    lh_status status =
+        lhi_group_all_to_all(group, mine, sizes, all, sizes + copies, err);
+    free(sizes);
+    return status;
+}
+
+/* Gathers a tensor before it is written to a checkpoint. */
+static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
+{
+    lhi_training *t = of;
+    if (t->fsdp)
+        return lhi_fsdp_gather_tensor(t->fsdp, chunk, tensor, err);
+    return tensor == 0 || tensor == LH_NONE
+               ? lhi_elastic_sharding_gather_chunk(t->sharded, chunk, tensor == 0, err)
+               : LH_OK;
+}
+
+/* Hook after a chunk's last W or B: wakes the thread. */
+static void last(void *of, uint32_t chunk)
+{
+    lhi_training *t = of;
+    pthread_mutex_lock(&t->lock);
+    t->ended[chunk] = true;
+    t->ended_ns[chunk] = lhi_now_ns();
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- construction --- */
+
+/* Each chunk is in both lists once in any order, so their size suffices. */
+void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
+{
+    const lhi_exec_rank *program = &exec->ranks[t->o.stage];
+    uint32_t gathers = 0, scatters = 0;
+    if (t->fsdp)
+        lhi_fsdp_set_plan(t->fsdp, exec);
+    if (t->sharded)
+        lhi_elastic_sharding_set_plan(t->sharded, exec);
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->is_first)
+            t->gathers[gathers++] = pass->pass.chunk;
+        if (pass->is_last)
+            t->scatters[scatters++] = pass->pass.chunk;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
+{
+    return (lhi_net_group){.n_ranks = n,
+                           .mine = mine,
+                           .ranks = ranks,
+                           .link = LHI_NET_NO_LINK};
+}
+
+/* Lists the expert group, if it differs from the group for other tensors. */
+static void list_experts(lhi_training *t)
+{
+    uint32_t all[LHI_NET_MAX_RANKS];
+    if (!lhi_has_disjoint_expert_groups(t->o.model, t->o.grid))
+        return;
+    t->expert_member = lhi_grid_find_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
+    t->n_expert_members = lhi_grid_group_size(t->o.grid, LHI_GRID_EXPERT_DATA);
+    for (uint32_t k = 0; k < t->n_expert_members; k++) {
+        const lhi_shard_groups its =
+            lhi_expert_shard_groups_find(t->o.model, t->o.grid, all[k]);
+        t->expert_shard_of[k] = its.site > 0 ? UINT32_MAX : its.shard;
+        all[k] = lhi_rank_assignment_find_rank(t->o.assignment, all[k]);
+    }
+    const lhi_shard_groups of =
+        lhi_expert_shard_groups_find(t->o.model, t->o.grid, t->o.place);
+    lhi_expert_shard_groups_list_members(t->o.model, t->o.grid, t->o.place, all, t->expert_ranks,
+                       t->expert_across_ranks);
+    t->expert_shards = of;
+    t->experts = group_at(of.n_shards, of.shard, t->expert_ranks);
+    t->expert_across = group_at(of.n_sites, of.site, t->expert_across_ranks);
+}
+
+static void list_groups(lhi_training *t)
+{
+    lhi_grid_find_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
+    for (uint32_t k = 0; k < t->o.n_replicas; k++)
+        t->all_ranks[k] = lhi_rank_assignment_find_rank(t->o.assignment, t->all_ranks[k]);
+    t->shards = lhi_shard_groups_find(t->o.model, t->o.n_replicas, t->o.stage,
+                                    t->o.replica);
+    for (uint32_t k = 0; k < t->o.n_replicas; k++) {
+        const lhi_shard_groups of = lhi_shard_groups_find(
+            t->o.model, t->o.n_replicas, t->o.stage, k);
+        t->shard_of[k] = of.site > 0 ? UINT32_MAX : of.shard;
+    }
+    lhi_shard_groups_list_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
+                      t->all_ranks, t->group_ranks, t->across_ranks);
+    t->group =
+        group_at(t->shards.n_shards, t->shards.shard, t->group_ranks);
+    t->across = group_at(t->shards.n_sites, t->shards.site, t->across_ranks);
+    list_experts(t);
+}
+
+static lh_status list_chunks(lhi_training *t, lh_error *err)
+{
+    const lh_exec *x = t->o.exec;
+    t->mine = calloc(x->n_chunks, sizeof *t->mine);
+    t->gathers = calloc(x->n_chunks, sizeof *t->gathers);
+    t->scatters = calloc(x->n_chunks, sizeof *t->scatters);
+    t->gathered = calloc(x->n_chunks, sizeof *t->gathered);
+    t->ended = calloc(x->n_chunks, sizeof *t->ended);
+    t->ended_ns = calloc(x->n_chunks, sizeof *t->ended_ns);
+    t->arrive_ns = calloc(x->n_chunks, sizeof *t->arrive_ns);
+    t->collectives = calloc(2 * (size_t)x->n_chunks, sizeof *t->collectives);
+    t->times = calloc(x->n_chunks, sizeof *t->times);
+    t->all_ranks = calloc(t->o.n_replicas, sizeof *t->all_ranks);
+    t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
+    t->across_ranks = calloc(t->o.n_replicas, sizeof *t->across_ranks);
+    t->shard_of = calloc(t->o.n_replicas, sizeof *t->shard_of);
+    t->expert_ranks =
+        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_ranks);
+    t->expert_shard_of =
+        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_shard_of);
+    t->expert_across_ranks =
+        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_across_ranks);
+    if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
+        !t->times || !t->ended_ns || !t->arrive_ns || !t->collectives || !t->all_ranks ||
+        !t->group_ranks || !t->across_ranks || !t->shard_of ||
+        !t->expert_ranks || !t->expert_across_ranks || !t->expert_shard_of)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == t->o.stage)
+            t->mine[t->n_mine++] = c;
+    lhi_training_set_plan(t, x);
+    lhi_training_set_times(t, t->o.pipeline);
+    list_groups(t);
+    return LH_OK;
+}
+
+static bool shards(const lhi_training *t)
+{
+    return t->o.n_replicas > 1 && lhi_has_pass_collectives(t->o.pipeline, t->o.model);
+}
+
+static lhi_train_options train_options(const lhi_training *t)
+{
+    const lh_train_model *m = t->o.model;
+    lhi_train_options with = lhi_train_defaults(t->o.steps);
+    with.model = m->model;
+    with.n_chunks = t->o.exec->n_chunks;
+    with.n_mine = t->n_mine;
+    with.mine = t->mine;
+    with.replica = t->o.replica;
+    with.n_replicas = t->o.n_replicas;
+    with.shard = t->shards.shard;
+    with.n_shards = t->shards.n_shards;
+    with.is_follower = t->shards.site > 0;
+    with.shard_of = t->shard_of;
+    with.balance_bias = m->balance_bias;
+    with.n_expert_replicas = t->n_expert_members;
+    with.expert_replica = t->expert_member;
+    with.n_expert_shards = t->expert_shards.n_shards;
+    with.expert_shard = t->expert_shards.shard;
+    with.is_expert_follower = t->expert_shards.site > 0;
+    with.expert_shard_of = t->expert_shard_of;
+    if (!isnan(m->rate)) {
+        with.rate = m->rate;
+        with.min_rate = m->rate / 10;
+    }
+    if (!isnan(m->min_rate))
+        with.min_rate = m->min_rate;
+    if (!isnan(m->weight_decay))
+        with.weight_decay = m->weight_decay;
+    if (!isnan(m->clip))
+        with.clip = m->clip;
+    if (m->warmup != UINT64_MAX)
+        with.warmup = m->warmup;
+    with.delayed = m->delayed_update;
+    with.n_tensor = t->o.grid->tensor;
+    with.tensor = t->o.tensor;
+    if (t->n_expert_members) {
+        with.n_expert_tensor = t->o.grid->expert_tensor;
+        with.expert_tensor =
+            lhi_grid_find_coords(t->o.grid, t->o.place).expert_tensor;
+    }
+    with.gather_slices = collect;
+    with.staged = shards(t);
+    with.gather_tensor = with.staged ? show : NULL;
+    with.context = (void *)(uintptr_t)t;
+    return with;
+}
+
+/* Describes everything that the run's numbers depend on beside the checkpoint's
+ * own content. The number of steps is excluded, so that a run can be extended.
+ */
+static void describe_recipe(lhi_training *t, const lhi_train_options *with)
+{
+    const lh_train_model *m = t->o.model;
+    snprintf(t->recipe, sizeof t->recipe,
+             "sequence %" PRIu32 ", micro batch %" PRIu32
+             ", microbatches %" PRIu32 ", seed %" PRIu64
+             ", rate %.9g to %.9g, decay %.9g, clip %.9g, validation %.9g",
+             m->sequence, m->micro_batch,
+             t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
+             with->min_rate, with->weight_decay, with->clip, m->validation);
+    size_t used = strlen(t->recipe);
+    if (m->delayed_update)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", delayed update");
+    used = strlen(t->recipe);
+    if (m->dropout > 0)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", dropout %.9g",
+                 m->dropout);
+    used = strlen(t->recipe);
+    if (m->model->experts)
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", balance %.9g", m->balance_loss);
+    if (m->model->experts && m->model->router == LH_ROUTER_SIGMOID)
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", bias %.9g", m->balance_bias);
+    if (m->model->experts && m->expert_capacity > 0)
+        snprintf(t->recipe + used, sizeof t->recipe - used, ", capacity %.9g",
+                 m->expert_capacity);
+    t->checkpoint =
+        (lhi_checkpoint_options){.folder = m->checkpoint,
+                                 .norm_epsilon =
+                                     lh_model_norm_epsilon(m->model),
+                                 .rope_theta = lh_model_rope_theta(m->model),
+                                 .dropout = m->dropout,
+                                 .balance = m->balance_loss,
+                                 .keep = m->keep,
+                                 .recipe = t->recipe,
+                                 .sequence = m->sequence,
+                                 .tokenizer = m->tokenizer};
+}
+
+/* Prevents other runs from writing there until this one has ended. */
+static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
+{
+    const char *folder = t->o.model->checkpoint;
+    LHI_TRY(lhi_folder_lock_take(folder, &t->o.remarks, &t->folder_lock, err));
+    t->checkpoint.lock = t->folder_lock;
+    return lhi_checkpoint_remove_stale(folder, err);
+}
+
+static lh_status make_sharded(lhi_training *t, lh_error *err)
+{
+    const lhi_sharding_options o = {.pipeline = t->o.pipeline,
+                                  .exec = t->o.exec,
+                                  .stage = t->o.stage,
+                                  .n_mine = t->n_mine,
+                                  .mine = t->mine,
+                                  .emulates = t->o.emulates,
+                                  .times = t->times,
+                                  .parts = {&t->o.model->layer_links,
+                                            &t->o.model->expert_links},
+                                  .shared_clock = t->o.shared_clock,
+                                  .net = t->o.net,
+                                  .group = &t->group,
+                                  .experts = t->n_expert_members ? &t->experts : NULL,
+                                  .across = t->shards.n_sites > 1 ? &t->across
+                                                                  : NULL,
+                                  .expert_across =
+                                      t->n_expert_members ? &t->expert_across : NULL,
+                                  .leaders = t->o.model->reduce_by_leaders,
+                                  .stop = t->o.stop,
+                                  .train = t->train,
+                                  .device = t->o.device};
+    LHI_TRY(lhi_train_finalise(t->train, err));
+    if (t->o.model->per_layer_sharding)
+        LHI_TRY(lhi_fsdp_make(&o, &t->fsdp, err));
+    else
+        LHI_TRY(lhi_elastic_sharding_make(&o, &t->sharded, err));
+    t->hooks.pass = pass;
+    return LH_OK;
+}
+
+/* Makes the group that gathers a bucket's slices. */
+static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind lot,
+                             lhi_grid_group_kind kind, lh_error *err)
+{
+    uint32_t ranks[LHI_NET_MAX_RANKS];
+    lhi_group_options o = {.n_ranks = lhi_grid_group_size(t->o.grid, kind),
+                           .ranks = ranks,
+                           .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
+                           .stop = t->o.stop};
+    o.mine = lhi_grid_find_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
+    return lhi_group_make(t->o.net, &o, &t->slice_groups[lot], err);
+}
+
+static lh_status init(lhi_training *t, lh_error *err)
+{
+    const lh_train_model *m = t->o.model;
+    LHI_TRY(list_chunks(t, err));
+    if (t->o.grid->tensor > 1)
+        LHI_TRY(make_slice_group(t, LHI_BUCKET_DEFAULT, LHI_GRID_COPIES, err));
+    if (t->n_expert_members && t->o.grid->expert_tensor > 1)
+        LHI_TRY(make_slice_group(t, LHI_BUCKET_EXPERTS, LHI_GRID_EXPERT_SLICES, err));
+    lhi_train_options with = train_options(t);
+    describe_recipe(t, &with);
+    LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
+    if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
+        LHI_TRY(lock_checkpoints(t, err));
+    const lhi_resume_options resume = {.train = t->train,
+                                       .net = t->o.net,
+                                       .path = m->resume,
+                                       .checkpoint = &t->checkpoint,
+                                       .remarks = t->o.remarks,
+                                       .stop = t->o.stop};
+    if (m->resume && !t->o.is_migrated)
+        LHI_TRY(lhi_resume(&resume, err));
+    else if (m->weights && !t->o.is_migrated)
+        LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
+    t->is_gathered = true;
+    if (t->o.n_replicas == 1 && t->n_expert_members <= 1)
+        return LH_OK;
+    if (shards(t))
+        return make_sharded(t, err);
+    if (pthread_create(&t->thread, NULL, lhi_training_thread, t) != 0)
+        return lhi_fail(err, LH_EIO, "cannot start a communication thread");
+    t->has_thread = true;
+    return LH_OK;
+}
+
+lh_status lhi_training_make(const lhi_training_options *options,
+                            lhi_training **out, lh_error *err)
+{
+    lhi_training *t = calloc(1, sizeof *t);
+    if (!t)
+        return lhi_fail_nomem(err);
+    t->o = *options;
+    t->hooks = (lhi_rank_hooks){t, first, last, NULL};
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    lh_status status = init(t, err);
+    if (status != LH_OK) {
+        lhi_training_free(t);
+        return status;
+    }
+    *out = t;
+    return LH_OK;
+}
+
+void lhi_training_stop(lhi_training *t)
+{
+    if (t->sharded)
+        lhi_elastic_sharding_stop(t->sharded);
+    if (t->fsdp)
+        lhi_fsdp_stop(t->fsdp);
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    if (t->has_thread)
+        pthread_join(t->thread, NULL);
+    t->has_thread = false;
+}
+
+void lhi_training_free(lhi_training *t)
+{
+    if (!t)
+        return;
+    lhi_training_stop(t);
+    lhi_elastic_sharding_free(t->sharded);
+    lhi_fsdp_free(t->fsdp);
+    lhi_train_free(t->train);
+    lhi_folder_lock_release(t->folder_lock);
+    for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
+        lhi_group_free(t->slice_groups[i]);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    free(t->mine);
+    free(t->gathers);
+    free(t->scatters);
+    free(t->gathered);
+    free(t->ended);
+    free(t->ended_ns);
+    free(t->arrive_ns);
+    free(t->collectives);
+    free(t->times);
+    free(t->all_ranks);
+    free(t->group_ranks);
+    free(t->across_ranks);
+    free(t->shard_of);
+    free(t->expert_ranks);
+    free(t->expert_across_ranks);
+    free(t->expert_shard_of);
+    free(t);
+}

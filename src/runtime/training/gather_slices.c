@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gathers tensor slices from several ranks at one rank, so that a checkpoint is
+ * independent of the slicing. */
+#include "base/fail.h"
+#include "runtime/training/train_internal.h"
+
+#include <stdlib.h>
+
+/* The ranks that hold a tensor's slices, for each of its replicas. */
+typedef struct holders {
+    lhi_train_bucket_kind lot;
+    uint32_t ranks, replicas;
+    const uint32_t *shard_of; /* per replica; NULL: in order */
+} holders;
+
+static holders holders_of(const lhi_train *train, const lhi_tensor *t)
+{
+    lhi_train_bucket_kind lot = lhi_bucket_of(train, t);
+    const lhi_train_options *o = &train->o;
+    bool experts = lot == LHI_BUCKET_EXPERTS;
+    return (holders){lot, lhi_bucket_count_slices(train, lot),
+                     experts ? o->n_expert_replicas : o->n_replicas,
+                     experts ? o->expert_shard_of : o->shard_of};
+}
+
+static uint32_t count_members(const holders *h)
+{
+    return h->ranks * h->replicas;
+}
+
+/* Returns one shard's range of a slice with n values. */
+static void find_shard_range(size_t n, size_t share, uint32_t shard, size_t *first,
+                       size_t *count)
+{
+    *first = share * shard < n ? share * shard : n;
+    *count = n - *first < share ? n - *first : share;
+}
+
+/* Returns the values that member `i` provides: those that no earlier rank of
+ * its replica holds. */
+static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
+                          const holders *h, uint32_t shards, uint32_t i,
+                          size_t *first, size_t *n)
+{
+    uint32_t ranks = h->ranks, replica = i / ranks;
+    lhi_slice slice = lhi_slice_for_rank(&t->slice, i % ranks);
+    size_t all = lhi_slice_count_values(&slice);
+    size_t own = lhi_slice_count_own_values(&slice, i % ranks);
+    uint32_t shard = replica;
+    *first = *n = 0;
+    if (shards > 1 && h->shard_of)
+        shard = h->shard_of[replica];
+    if (shard < shards)
+        find_shard_range(all, shards > 1 ? lhi_values_per_shard(train, h->lot, all) : all,
+                   shard, first, n);
+    if (*n > own - (*first < own ? *first : own))
+        *n = own - (*first < own ? *first : own);
+    return slice;
+}
+
+static lh_status assemble(const lhi_train *train, const lhi_tensor *t,
+                              const holders *h, uint32_t shards,
+                              const float *mine, size_t n, size_t *gets,
+                              float *whole, lh_error *err)
+{
+    float *all = malloc((lhi_count_full_values(t) + 1) * sizeof *all);
+    size_t first;
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < count_members(h); i++)
+        find_member_range(train, t, h, shards, i, &first, &gets[i]);
+    lh_status status =
+        train->o.gather_slices(train->o.context, h->lot, mine, n, all, gets, err);
+    const float *at = all;
+    for (uint32_t i = 0; status == LH_OK && i < count_members(h);
+         at += gets[i++]) {
+        lhi_slice slice = find_member_range(train, t, h, shards, i, &first, &n);
+        lhi_slice_write(&slice, at, first, n, whole);
+    }
+    free(all);
+    return status;
+}
+
+lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *t,
+                             uint32_t shards, const float *mine, size_t n,
+                             float *whole, lh_error *err)
+{
+    const lhi_train_options *o = &train->o;
+    const holders h = holders_of(train, t);
+    bool experts = h.lot == LHI_BUCKET_EXPERTS;
+    uint32_t me = experts ? o->expert_replica * h.ranks + o->expert_tensor
+                          : o->replica * h.ranks + o->tensor;
+    size_t first, gives;
+    find_member_range(train, t, &h, shards, me, &first, &gives);
+    n = gives < n ? gives : n;
+    if (me > 0)
+        return o->gather_slices(o->context, h.lot, mine, n, NULL, NULL, err);
+    size_t *gets = calloc(count_members(&h), sizeof *gets);
+    if (!gets)
+        return lhi_fail_nomem(err);
+    lh_status status =
+        assemble(train, t, &h, shards, mine, n, gets, whole, err);
+    free(gets);
+    return status;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads this rank's part of a checkpoint. */
+#define _POSIX_C_SOURCE 200809L /* stat */
+#include "base/fail.h"
+#include "base/input_limits.h"
+#include "base/text.h"
+#include "runtime/training/safetensors.h"
+#include "runtime/training/train_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
+                         lh_error *err)
+{
+    char file[LHI_PATH];
+    LHI_TRY(lhi_folder_path(file, err, "%s/" LHI_STATE_FILE, path));
+    if (is_file(file)) {
+        *steps = NULL;
+        *n = 0;
+        return LH_OK;
+    }
+    uint64_t *found;
+    size_t n_found;
+    LHI_TRY(lhi_list_steps(path, &found, &n_found, err));
+    if (n_found == 0) {
+        free(found);
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no checkpoint (a folder step-...) to resume "
+                        "from",
+                        path);
+    }
+    *steps = found;
+    *n = n_found;
+    return LH_OK;
+}
+
+/* An open checkpoint. */
+typedef struct reader {
+    lhi_safetensors *weights, *moments;
+    lhi_checkpoint_state state;
+    float *piece; /* fits the largest tensor */
+    bool differs; /* intact, but another model or recipe */
+    char weights_path[LHI_PATH], moments_path[LHI_PATH];
+} reader;
+
+static lh_status damaged(const char *path, const char *tensor, lh_error *err)
+{
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: damaged: tensor %s is not what was written; resume "
+                    "from another checkpoint",
+                    path, tensor);
+}
+
+/* A tied head uses the embedding's tensor. */
+static uint32_t index_of(const lhi_tensor *tensor)
+{
+    return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
+}
+
+/* Reads a tensor's weights. `whole`: buffer for the full tensor, used if this
+ * rank holds a slice; otherwise reads in place. */
+static lh_status read_weights(const lhi_safetensors *file,
+                              const lhi_tensor *tensor, float *whole,
+                              lh_error *err)
+{
+    const lhi_st_tensor *found;
+    float *to = lhi_is_sliced(tensor) ? whole : tensor->value;
+    LHI_TRY(lhi_st_find(file, tensor->name, tensor->rows, tensor->columns,
+                        &found, err));
+    LHI_TRY(lhi_st_read(file, found, 0, lhi_count_full_values(tensor), to, err));
+    if (lhi_is_sliced(tensor))
+        lhi_slice_read(&tensor->slice, whole, 0, tensor->n, tensor->value);
+    return LH_OK;
+}
+
+/* Reads a sliced tensor's moments: all pieces, then the owned part of the
+ * slice. */
+static lh_status read_sliced_moments(const reader *r, const lhi_owned_tensor *own,
+                              const lhi_st_tensor *found, const double *sums,
+                              float *out, const char *name, lh_error *err)
+{
+    size_t all = lhi_count_full_values(own->tensor);
+    size_t share = all / r->state.replicas + (all % r->state.replicas != 0);
+    for (uint32_t p = 0; p < r->state.replicas; p++) {
+        size_t first = share * p < all ? share * p : all;
+        size_t n = all - first < share ? all - first : share;
+        float *to = r->piece + first;
+        LHI_TRY(lhi_st_read(r->moments, found, first, n, to, err));
+        if (lhi_checksum(to, n * sizeof *to) != sums[p])
+            return damaged(r->moments_path, name, err);
+    }
+    lhi_slice_read(&own->tensor->slice, r->piece, own->first, own->n, out);
+    return LH_OK;
+}
+
+/* Reads the stored pieces that overlap the owned values; verifies each piece's
+ * checksum. */
+static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
+                              const char *suffix, const double *sums,
+                              float *out, lh_error *err)
+{
+    const lhi_tensor *t = own->tensor;
+    const lhi_st_tensor *found;
+    char name[160];
+    size_t share = t->n / r->state.replicas + (t->n % r->state.replicas != 0);
+    snprintf(name, sizeof name, "%s%s", t->name, suffix);
+    LHI_TRY(lhi_st_find(r->moments, name, t->rows, t->columns, &found, err));
+    if (lhi_is_sliced(t))
+        return read_sliced_moments(r, own, found, sums, out, name, err);
+    for (uint32_t p = 0; p < r->state.replicas; p++) {
+        size_t first = share * p < t->n ? share * p : t->n;
+        size_t n = t->n - first < share ? t->n - first : share;
+        size_t from = first > own->first ? first : own->first;
+        size_t to =
+            first + n < own->first + own->n ? first + n : own->first + own->n;
+        if (from >= to)
+            continue;
+        LHI_TRY(lhi_st_read(r->moments, found, first, n, r->piece, err));
+        if (lhi_checksum(r->piece, n * sizeof *r->piece) != sums[p])
+            return damaged(r->moments_path, name, err);
+        memcpy(out + (from - own->first), r->piece + (from - first),
+               (to - from) * sizeof *out);
+    }
+    return LH_OK;
+}
+
+static lh_status read_owned(const lhi_train *train, const reader *r,
+                            const lhi_owned_tensor *own, lh_error *err)
+{
+    const lhi_tensor *t = own->tensor;
+    const double *sums =
+        r->state.sums +
+        lhi_checksum_index(index_of(t), r->state.replicas, r->state.n_moments);
+    LHI_TRY(read_weights(r->weights, t, r->piece, err));
+    if (lhi_checksum(lhi_is_sliced(t) ? r->piece : t->value,
+                     lhi_count_full_values(t) * sizeof *t->value) != sums[0])
+        return damaged(r->weights_path, t->name, err);
+    for (uint32_t k = 0; k < r->state.n_moments; k++)
+        LHI_TRY(read_moments(r, own, lhi_moment_suffixes_of(train)[k],
+                             sums + 1 + k * r->state.replicas, own->moments[k],
+                             err));
+    return LH_OK;
+}
+
+/* Verifies the exact header and file size, so that every byte of the file is
+ * checked. */
+static lh_status check_header(const char *path, const lh_model *model,
+                              const char *const *suffixes, lh_error *err)
+{
+    lhi_safetensors_layout layout;
+    struct stat info;
+    LHI_TRY(lhi_safetensors_layout_make(model, suffixes, &layout, err));
+    char *header = malloc(layout.len);
+    FILE *file = fopen(path, "rb");
+    lh_status status = LH_OK;
+    if (!header)
+        status = lhi_fail_nomem(err);
+    else if (!file)
+        status = lhi_fail(err, LH_EINPUT,
+                          "%s: is gone; resume from another checkpoint", path);
+    else if (fstat(fileno(file), &info) != 0 ||
+             fread(header, 1, layout.len, file) != layout.len ||
+             memcmp(header, layout.header, layout.len) != 0)
+        status = lhi_fail(err, LH_EINPUT,
+                          "%s: damaged: its header is not what was written; "
+                          "resume from another checkpoint",
+                          path);
+    else if ((uint64_t)info.st_size != layout.bytes)
+        status = lhi_fail(err, LH_EINPUT,
+                          "%s: damaged: has %" PRId64 " bytes, not %" PRIu64
+                          "; resume from another checkpoint",
+                          path, (int64_t)info.st_size, layout.bytes);
+    if (file)
+        fclose(file);
+    free(header);
+    lhi_safetensors_layout_fini(&layout);
+    return status;
+}
+
+/* Returns the size of the largest full tensor, in values. */
+static size_t largest_tensor(const lhi_train *train)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
+            if (lhi_count_full_values(train->chunks[i].owned[j].tensor) > most)
+                most = lhi_count_full_values(train->chunks[i].owned[j].tensor);
+    return most;
+}
+
+static lh_status open_files(lhi_train *train, reader *r, const char *folder,
+                            const lhi_checkpoint_options *options,
+                            lh_error *err)
+{
+    char path[LHI_PATH], *text;
+    size_t len;
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, folder));
+    LHI_TRY(
+        lhi_folder_path(r->weights_path, err, "%s/" LHI_WEIGHTS_FILE, folder));
+    LHI_TRY(
+        lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_STATE, &text, &len, err));
+    lh_status status =
+        lhi_checkpoint_state_parse(text, len, path, train->o.model, lhi_count_moments(train),
+                        options, &r->state, &r->differs, err);
+    lh_text_free(text);
+    if (status != LH_OK)
+        return status;
+    LHI_TRY(lhi_st_open(r->weights_path, &r->weights, err));
+    LHI_TRY(lhi_st_open(r->moments_path, &r->moments, err));
+    LHI_TRY(check_header(r->weights_path, train->o.model, lhi_weight_suffixes,
+                         err));
+    LHI_TRY(check_header(r->moments_path, train->o.model,
+                         lhi_moment_suffixes_of(train), err));
+    r->piece = malloc((largest_tensor(train) + 1) * sizeof *r->piece);
+    return r->piece ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
+                             const lhi_checkpoint_options *options,
+                             lh_error *err)
+{
+    LHI_TRY(open_files(train, r, folder, options, err));
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
+            LHI_TRY(read_owned(train, r, &train->chunks[i].owned[j], err));
+    train->step = r->state.step;
+    return LH_OK;
+}
+
+/* Checks whether a mandatory file is missing. */
+static bool is_missing_files(const char *folder)
+{
+    static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
+                                        LHI_MOMENTS_FILE};
+    char path[LHI_PATH];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (lhi_folder_path(path, NULL, "%s/%s", folder, files[i]) == LH_OK &&
+            access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+            return true;
+    return false;
+}
+
+/* Reports changed files that no run reads, since users may edit them. */
+static void check_auxiliary_files(const char *folder, const lhi_checkpoint_state *state,
+                          const lhi_remarks *remarks)
+{
+    char text[600];
+    double sum;
+    for (int i = 0; i < LHI_N_AUXILIARY_FILES && remarks && remarks->print; i++) {
+        if (state->auxiliary[i] < 0 ||
+            (lhi_auxiliary_checksum(folder, i, &sum, NULL) == LH_OK &&
+             sum == state->auxiliary[i]))
+            continue;
+        snprintf(text, sizeof text,
+                 "%.400s/%s: is not what was written; training does not need "
+                 "it, other programs do",
+                 folder, lhi_auxiliary_files[i]);
+        remarks->print(remarks->context, text);
+    }
+}
+
+lh_status lhi_train_load_one(lhi_train *train, const char *path,
+                             const uint64_t *step,
+                             const lhi_checkpoint_options *options,
+                             const lhi_remarks *remarks, bool *is_damaged,
+                             lh_error *err)
+{
+    reader r = {.piece = NULL};
+    char folder[LHI_PATH];
+    *is_damaged = false;
+    if (step)
+        LHI_TRY(
+            lhi_folder_path(folder, err, "%s/" LHI_STEP_FOLDER, path, *step));
+    else
+        LHI_TRY(lhi_folder_path(folder, err, "%s", path));
+    lh_status status = load_folder(train, &r, folder, options, err);
+    if (status == LH_OK)
+        check_auxiliary_files(folder, &r.state, remarks);
+    *is_damaged = !r.differs && (status == LH_EINPUT ||
+                                 (status == LH_EIO && is_missing_files(folder)));
+    lhi_st_close(r.weights);
+    lhi_st_close(r.moments);
+    free(r.state.sums);
+    free(r.piece);
+    return status;
+}
+
+lh_status lhi_train_load(lhi_train *train, const char *path,
+                         const lhi_checkpoint_options *options, lh_error *err)
+{
+    uint64_t *steps;
+    size_t n;
+    bool is_damaged;
+    LHI_TRY(lhi_train_find(path, &steps, &n, err));
+    lh_status status =
+        lhi_train_load_one(train, path, n > 0 ? &steps[n - 1] : NULL, options,
+                           NULL, &is_damaged, err);
+    free(steps);
+    return status;
+}
+
+lh_status lhi_train_load_weights(lhi_train *train, const char *path,
+                                 lh_error *err)
+{
+    char file[LHI_PATH];
+    lhi_safetensors *weights;
+    LHI_TRY(lhi_folder_path(
+        file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s", path));
+    float *whole = malloc((largest_tensor(train) + 1) * sizeof *whole);
+    if (!whole)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_st_open(file, &weights, err);
+    if (status != LH_OK) {
+        free(whole);
+        return status;
+    }
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; status == LH_OK && j < train->chunks[i].n_tensors;
+             j++)
+            status = read_weights(weights, train->chunks[i].owned[j].tensor,
+                                  whole, err);
+    lhi_st_close(weights);
+    free(whole);
+    return status;
+}

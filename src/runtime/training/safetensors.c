@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L /* pread, O_CLOEXEC */
+#include "runtime/training/safetensors.h"
+
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/fail.h"
+#include "base/json_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    MAX_HEADER = 100000000, /* limit in the format */
+    MAX_TENSORS = 1 << 20,
+    LENGTH = 8,
+    CHUNK = 4096,
+};
+
+/* An open safetensors file. */
+struct lhi_safetensors {
+    lhi_arena *mem;
+    const char *name;
+    int fd;
+    uint32_t n;
+    lhi_st_tensor *tensors; /* sorted by name */
+};
+
+static lh_status bad(const lhi_safetensors *f, const char *tensor,
+                     const char *what, lh_error *err)
+{
+    return lhi_fail(err, LH_EINPUT, "%s: damaged: tensor %.200s %s", f->name,
+                    tensor, what);
+}
+
+static const struct {
+    const char *name;
+    uint64_t bytes;
+    int dtype; /* -1: unsupported; only its size is checked */
+} dtypes[] = {{"F32", 4, LHI_F32}, {"F16", 2, LHI_F16}, {"BF16", 2, LHI_BF16},
+              {"F64", 8, -1},      {"I64", 8, -1},      {"I32", 4, -1},
+              {"I16", 2, -1},      {"I8", 1, -1},       {"U8", 1, -1},
+              {"BOOL", 1, -1}};
+
+static lh_status read_shape(const lhi_safetensors *f, const char *key,
+                            const json_t *shape, lhi_st_tensor *t,
+                            lh_error *err)
+{
+    t->n = 1;
+    if (!json_is_array(shape) ||
+        json_array_size(shape) > sizeof t->dims / sizeof t->dims[0])
+        return bad(f, key, "has no shape of at most four numbers", err);
+    t->n_dims = (uint32_t)json_array_size(shape);
+    for (uint32_t i = 0; i < t->n_dims; i++) {
+        json_int_t size = json_integer_value(json_array_get(shape, i));
+        if (!json_is_integer(json_array_get(shape, i)) || size < 0 ||
+            (size > 0 && t->n > (UINT64_C(1) << 52) / (uint64_t)size))
+            return bad(f, key, "has a shape that cannot be", err);
+        t->dims[i] = (uint64_t)size;
+        t->n *= t->dims[i];
+    }
+    return LH_OK;
+}
+
+/* Parses a tensor entry; *known: its type is supported. */
+static lh_status read_tensor(const lhi_safetensors *f, const char *key,
+                             const json_t *node, uint64_t values_at,
+                             uint64_t file_bytes, lhi_st_tensor *t, bool *known,
+                             lh_error *err)
+{
+    const json_t *ends = json_object_get(node, "data_offsets");
+    const char *type = json_string_value(json_object_get(node, "dtype"));
+    json_int_t from = json_integer_value(json_array_get(ends, 0));
+    json_int_t to = json_integer_value(json_array_get(ends, 1));
+    size_t i = 0, n_types = sizeof dtypes / sizeof dtypes[0];
+    LHI_TRY(read_shape(f, key, json_object_get(node, "shape"), t, err));
+    while (type && i < n_types && strcmp(type, dtypes[i].name) != 0)
+        i++;
+    if (!type || i == n_types)
+        return bad(f, key, "has no type that is known", err);
+    if (json_array_size(ends) != 2 || from < 0 || to < from ||
+        (uint64_t)to > file_bytes - values_at ||
+        (uint64_t)(to - from) != t->n * dtypes[i].bytes)
+        return bad(f, key, "does not lie in the file as its shape says", err);
+    t->at = values_at + (uint64_t)from;
+    *known = dtypes[i].dtype >= 0;
+    t->dtype = *known ? (lhi_dtype)dtypes[i].dtype : LHI_F32;
+    return LH_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const lhi_st_tensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static lh_status read_header(lhi_safetensors *f, const json_t *root, size_t len,
+                             uint64_t file_bytes, lh_error *err)
+{
+    const char *key;
+    json_t *node;
+    size_t n = json_object_size(root);
+    if (!json_is_object(root) || n > MAX_TENSORS)
+        return lhi_fail(err, LH_EINPUT, "%s: damaged: its header is no map",
+                        f->name);
+    f->tensors = LHI_NEW(f->mem, lhi_st_tensor, n);
+    if (!f->tensors)
+        return lhi_fail_nomem(err);
+    json_object_foreach((json_t *)(uintptr_t)root, key, node)
+    {
+        lhi_st_tensor *t = &f->tensors[f->n];
+        bool known;
+        if (strcmp(key, "__metadata__") == 0)
+            continue;
+        LHI_TRY(read_tensor(f, key, node, LENGTH + len, file_bytes, t, &known,
+                            err));
+        if (!known)
+            continue;
+        if (!(t->name = lhi_arena_strdup(f->mem, key)))
+            return lhi_fail_nomem(err);
+        f->n++;
+    }
+    qsort(f->tensors, f->n, sizeof *f->tensors, compare);
+    return LH_OK;
+}
+
+lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
+                       const char *name, lhi_safetensors **out, lh_error *err)
+{
+    json_error_t why;
+    if (len > MAX_HEADER || file_bytes < LENGTH || len > file_bytes - LENGTH)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: damaged: a header of %zu bytes is not possible",
+                        name, len);
+    json_t *root = lhi_json_load(header, len, JSON_REJECT_DUPLICATES, &why);
+    if (!root)
+        return lhi_fail(err, LH_EINPUT, "%s: damaged: its header: %s", name,
+                        why.text);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_safetensors *f = mem ? LHI_NEW(mem, lhi_safetensors, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!f || !(f->name = lhi_arena_strdup(mem, name))) {
+        status = lhi_fail_nomem(err);
+    } else {
+        f->mem = mem;
+        f->fd = -1;
+        status = read_header(f, root, len, file_bytes, err);
+    }
+    json_decref(root);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = f;
+    return LH_OK;
+}
+
+static lh_status read_at(int fd, const char *name, void *to, size_t size,
+                         uint64_t at, lh_error *err)
+{
+    char *out = to;
+    while (size > 0) {
+        ssize_t got = pread(fd, out, size, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) /* EIO: unreadable disk blocks */
+            return lhi_fail(err, errno == EIO ? LH_EINPUT : LH_EIO, "%s: %s",
+                            name, strerror(errno));
+        if (got == 0)
+            return lhi_fail(err, LH_EINPUT, "%s: damaged: it ends too early",
+                            name);
+        out += got;
+        at += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return LH_OK;
+}
+
+static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
+                         lh_error *err)
+{
+    struct stat info;
+    unsigned char bytes[LENGTH];
+    uint64_t len = 0;
+    if (fstat(fd, &info) != 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return lhi_fail(err, LH_EINPUT, "%s: is not a file", path);
+    LHI_TRY(read_at(fd, path, bytes, sizeof bytes, 0, err));
+    len = lhi_load_little_endian(bytes, LENGTH);
+    if (len > MAX_HEADER || len > (uint64_t)info.st_size)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: damaged, or no safetensors file: a header of "
+                        "%" PRIu64 " bytes is not possible",
+                        path, len);
+    char *header = malloc(len + 1);
+    if (!header)
+        return lhi_fail_nomem(err);
+    lh_status status = read_at(fd, path, header, len, LENGTH, err);
+    if (status == LH_OK)
+        status =
+            lhi_st_parse(header, len, (uint64_t)info.st_size, path, out, err);
+    free(header);
+    return status;
+}
+
+lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    lh_status status = open_at(fd, path, out, err);
+    if (status != LH_OK) {
+        close(fd);
+        return status;
+    }
+    (*out)->fd = fd;
+    return LH_OK;
+}
+
+void lhi_st_close(lhi_safetensors *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    lhi_arena_free(file->mem);
+}
+
+lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
+                      uint32_t rows, uint32_t columns,
+                      const lhi_st_tensor **out, lh_error *err)
+{
+    lhi_st_tensor key = {.name = name};
+    const lhi_st_tensor *t =
+        bsearch(&key, file->tensors, file->n, sizeof *file->tensors, compare);
+    if (!t)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no tensor %s in float32, float16 or bfloat16",
+                        file->name, name);
+    if (t->n_dims != (columns ? 2 : 1) || t->dims[0] != rows ||
+        (columns && t->dims[1] != columns))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: tensor %s has another shape than the model's "
+                        "%u x %u",
+                        file->name, name, rows, columns ? columns : 1);
+    *out = t;
+    return LH_OK;
+}
+
+static float from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static float from_half(uint32_t half)
+{
+    uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31;
+    uint32_t fraction = half & 0x3ff;
+    if (exponent == 31)
+        return from_bits(sign | 0x7f800000u | fraction << 13);
+    if (exponent > 0)
+        return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+    float small = (float)fraction * 0x1p-24f;
+    return sign ? -small : small;
+}
+
+lh_status lhi_st_read(const lhi_safetensors *file, const lhi_st_tensor *tensor,
+                      uint64_t first, size_t n, float *out, lh_error *err)
+{
+    unsigned char bytes[CHUNK * 2];
+    if (tensor->dtype == LHI_F32)
+        return read_at(file->fd, file->name, out, n * sizeof *out,
+                       tensor->at + first * sizeof *out, err);
+    for (size_t done = 0; done < n; done += CHUNK) {
+        size_t count = n - done < CHUNK ? n - done : CHUNK;
+        LHI_TRY(read_at(file->fd, file->name, bytes, count * 2,
+                        tensor->at + (first + done) * 2, err));
+        for (size_t i = 0; i < count; i++) {
+            uint32_t v = bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8;
+            out[done + i] =
+                tensor->dtype == LHI_BF16 ? from_bits(v << 16) : from_half(v);
+        }
+    }
+    return LH_OK;
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ownership of values, and the arrays that ranks exchange. */
+#include "runtime/training/train.h"
+
+#include "base/fail.h"
+#include "runtime/device/cpu_kernels.h"
+#include "runtime/training/train_internal.h"
+
+#include <string.h>
+
+lhi_train_options lhi_train_defaults(uint64_t steps)
+{
+    return (lhi_train_options){
+        .steps = steps,
+        .rate = 3e-4,
+        .min_rate = 3e-5,
+        .warmup = steps / 100,
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .epsilon = 1e-8,
+        .weight_decay = 0.1,
+        .clip = 1,
+    };
+}
+
+static lh_status check_options(const lhi_train_options *o, lh_error *err)
+{
+    bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
+    bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1;
+    if (!rates || !betas || !(o->epsilon > 0) || !(o->weight_decay >= 0) ||
+        !(o->clip >= 0) || !(o->balance_bias >= 0))
+        return lhi_fail(
+            err, LH_EINVAL,
+            "rates must be 0 to 1e9, decay, clipping and what moves a bias "
+            "not negative, "
+            "betas 0 <= beta < 1, epsilon above 0");
+    if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
+        return lhi_fail(err, LH_EINVAL, "replica %u is none of %u, or no steps",
+                        o->replica, o->n_replicas);
+    if (o->n_shards && (o->shard >= o->n_shards || o->n_shards > o->n_replicas))
+        return lhi_fail(err, LH_EINVAL,
+                        "shard %u is none of %u, or there are more than "
+                        "replicas",
+                        o->shard, o->n_shards);
+    uint32_t copies = o->n_replicas * (o->n_tensor ? o->n_tensor : 1);
+    uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
+    uint32_t pieces =
+        o->n_shards ? copies / o->n_replicas * o->n_shards : copies;
+    if (o->n_expert_replicas &&
+        (o->expert_replica >= o->n_expert_replicas ||
+         o->expert_tensor >= cuts ||
+         copies % (o->n_expert_replicas * cuts) != 0 ||
+         o->expert_shard >= o->n_expert_shards ||
+         o->n_expert_replicas % o->n_expert_shards != 0 ||
+         pieces % o->n_expert_shards != 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %u is none of %u that have the same experts, or "
+                        "shard %u is none of %u, or these do not divide %u "
+                        "pieces",
+                        o->expert_replica, o->n_expert_replicas,
+                        o->expert_shard, o->n_expert_shards, pieces);
+    return LH_OK;
+}
+
+void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
+                       uint32_t n_replicas, uint32_t n_shards, bool staged,
+                       bool delayed, double bytes[LH_N_MEMORY_KINDS])
+{
+    double share = n_values / n_shards;
+    bool arrays = n_shards > 1 && !staged;
+    bytes[LH_MEMORY_PARAMETERS] += sizeof(float) * n_sharded / n_shards;
+    bytes[LH_MEMORY_MOMENTS] += sizeof(float) * (delayed ? 3.0 : 2.0) * share;
+    if (n_replicas > 1 || staged)
+        bytes[LH_MEMORY_GRADIENTS] += sizeof(float) * share;
+    bytes[LH_MEMORY_BUFFERS] += arrays ? sizeof(float) * n_values : 0;
+    bytes[LH_MEMORY_BUFFERS] += sizeof(float) * n_tied / n_shards;
+}
+
+double lhi_train_bytes(double n_values, uint32_t n_replicas)
+{
+    double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
+    lhi_train_predict_memory(n_values, 0, 0, n_replicas, n_replicas, false, false,
+                      bytes);
+    for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors)
+{
+    return (double)sizeof(lhi_train) +
+           n_chunks * (double)(sizeof(uint32_t) + sizeof(lhi_train_chunk)) +
+           n_tensors * (double)sizeof(lhi_owned_tensor);
+}
+
+void lhi_train_add_memory(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
+{
+    bytes[LH_MEMORY_MOMENTS] += (int64_t)lhi_arena_used(train->moments);
+    bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(train->gradients);
+    bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(train->buffers);
+    bytes[LH_MEMORY_PARAMETERS] += (int64_t)lhi_arena_used(train->parameters);
+    bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
+}
+
+static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
+                              lhi_train_bucket_kind kind, lh_error *err)
+{
+    uint32_t shards = lhi_bucket_count_shards(train, kind);
+    uint32_t replicas = kind == LHI_BUCKET_EXPERTS ? train->o.n_expert_replicas
+                                                : train->o.n_replicas;
+    lhi_train_bucket *lot = &chunk->buckets[kind];
+    size_t n = lot->piece;
+    float *moments[LHI_MAX_MOMENTS] = {NULL};
+    bool made = true;
+    bool arrays = shards > 1 && !train->o.staged && n > 0;
+    bool sums = (replicas > 1 || train->o.staged) && n > 0;
+    if (arrays)
+        lot->array = LHI_NEW(train->buffers, float, n *shards);
+    if (sums)
+        lot->sums = LHI_NEW(train->gradients, float, n);
+    for (uint32_t k = 0; k < lhi_count_moments(train); k++)
+        made = (moments[k] = LHI_NEW(train->moments, float, n)) && made;
+    if (!made || (arrays && !lot->array) || (sums && !lot->sums))
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < chunk->n_tensors; i++) {
+        lhi_owned_tensor *own = &chunk->owned[i];
+        if (lhi_bucket_of(train, own->tensor) != kind)
+            continue;
+        for (uint32_t k = 0; k < lhi_count_moments(train); k++)
+            own->moments[k] = moments[k] + own->offset_in_piece;
+        own->gradient = sums ? lot->sums + own->offset_in_piece : own->tensor->gradient;
+    }
+    return LH_OK;
+}
+
+/* Returns the number of tally entries per slice. */
+static uint32_t count_tally_entries(const lhi_train *train, lhi_train_bucket_kind lot)
+{
+    const lhi_train_options *o = &train->o;
+    return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, lot);
+}
+
+/* An expert's shard consists of full checkpoint pieces or, if the expert is
+ * sliced, of full tally entries. */
+size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot, size_t n)
+{
+    uint32_t shards = lhi_bucket_count_shards(train, lot), pieces = shards;
+    if (lot == LHI_BUCKET_EXPERTS)
+        pieces = lhi_bucket_count_slices(train, lot) > 1 ? count_tally_entries(train, lot)
+                                                : lhi_count_checkpoint_pieces(train);
+    return (n / pieces + (n % pieces != 0)) * (pieces / shards);
+}
+
+static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
+                            lh_error *err)
+{
+    lhi_device *device = train->device;
+    uint32_t c = chunk->chunk;
+    chunk->n_tensors = device->ops->n_tensors(device, c);
+    chunk->owned = LHI_NEW(train->mem, lhi_owned_tensor, chunk->n_tensors);
+    if (!chunk->owned)
+        return lhi_fail_nomem(err);
+    size_t offset = 0;
+    for (uint32_t i = 0; i < chunk->n_tensors; i++) {
+        lhi_owned_tensor *own = &chunk->owned[i];
+        lhi_tensor *tensor = device->ops->tensor(device, c, i);
+        own->tensor = tensor;
+        own->offset = offset;
+        offset += tensor->n;
+        lhi_train_bucket_kind kind = lhi_bucket_of(train, tensor);
+        own->share = lhi_values_per_shard(train, kind, tensor->n);
+        own->offset_in_piece = chunk->buckets[kind].piece;
+        chunk->buckets[kind].piece += own->share;
+        own->first = own->share * lhi_bucket_shard(train, kind);
+        if (own->first > tensor->n)
+            own->first = tensor->n;
+        own->n = tensor->n - own->first < own->share ? tensor->n - own->first
+                                                     : own->share;
+        own->value = tensor->value + own->first;
+        if (tensor->tied_chunk != LH_NONE && tensor->is_head) {
+            train->head = own;
+            train->head_chunk = c;
+            train->embedding_chunk = tensor->tied_chunk;
+        } else if (tensor->tied_chunk != LH_NONE) {
+            train->embedding = own;
+            train->embedding_chunk = c;
+            train->head_chunk = tensor->tied_chunk;
+        }
+    }
+    LHI_TRY(make_buffers(train, chunk, LHI_BUCKET_DEFAULT, err));
+    return train->o.n_expert_replicas
+               ? make_buffers(train, chunk, LHI_BUCKET_EXPERTS, err)
+               : LH_OK;
+}
+
+static lh_status make_chunks(lhi_train *train, lh_error *err)
+{
+    uint32_t n = train->o.n_mine;
+    uint32_t *mine = LHI_NEW(train->mem, uint32_t, n);
+    train->chunks = LHI_NEW(train->mem, lhi_train_chunk, n);
+    if (!mine || !train->chunks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        mine[i] = train->o.mine[i];
+    train->o.mine = mine;
+    train->k = lhi_kernels_find_fastest();
+    train->n_tensors = lhi_checkpoint_count_tensors(train->o.model);
+    for (uint32_t i = 0; i < n; i++) {
+        train->chunks[i].chunk = mine[i];
+        LHI_TRY(make_chunk(train, &train->chunks[i], err));
+    }
+    const lhi_owned_tensor *end = train->embedding ? train->embedding : train->head;
+    if (end && !(train->embedding && train->head)) {
+        train->peer_gradient = LHI_NEW(train->buffers, float, end->n);
+        if (!train->peer_gradient)
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
+                         lhi_train **out, lh_error *err)
+{
+    LHI_TRY(check_options(options, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_train *train = mem ? LHI_NEW(mem, lhi_train, 1) : NULL;
+    if (!train) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    train->mem = mem;
+    train->device = device;
+    train->o = *options;
+    if (!train->o.n_tensor)
+        train->o.n_tensor = 1;
+    if (!train->o.n_expert_tensor)
+        train->o.n_expert_tensor = 1;
+    if (train->o.n_shards == 0) {
+        train->o.n_shards = options->n_replicas;
+        train->o.shard = options->replica;
+    }
+    lh_status status = (train->moments = lhi_arena_make(0)) &&
+                               (train->gradients = lhi_arena_make(0)) &&
+                               (train->buffers = lhi_arena_make(0)) &&
+                               (train->parameters = lhi_arena_make(0))
+                           ? make_chunks(train, err)
+                           : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_train_free(train);
+        return status;
+    }
+    *out = train;
+    return LH_OK;
+}
+
+void lhi_train_free(lhi_train *train)
+{
+    if (!train)
+        return;
+    lhi_arena_free(train->moments);
+    lhi_arena_free(train->gradients);
+    lhi_arena_free(train->buffers);
+    lhi_arena_free(train->parameters);
+    lhi_arena_free(train->mem);
+}
+
+uint64_t lhi_train_step(const lhi_train *train)
+{
+    return train->step;
+}
+
+lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        if (train->chunks[i].chunk == chunk)
+            return &train->chunks[i];
+    return NULL;
+}
+
+/* Copies a tensor's values into the exchange array, or back. */
+static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
+                 const lhi_owned_tensor *own, float *values, bool back)
+{
+    lhi_train_bucket_kind kind = lhi_bucket_of(train, own->tensor);
+    const lhi_train_bucket *lot = &chunk->buckets[kind];
+    for (uint32_t r = 0; r < lhi_bucket_count_shards(train, kind); r++) {
+        size_t first = own->share * r, n = own->share;
+        float *at = lot->array + r * lot->piece + own->offset_in_piece;
+        if (first > own->tensor->n)
+            first = own->tensor->n;
+        if (n > own->tensor->n - first)
+            n = own->tensor->n - first;
+        if (back) {
+            memcpy(values + first, at, n * sizeof *at);
+        } else {
+            memcpy(at, values + first, n * sizeof *at);
+            memset(at + n, 0, (own->share - n) * sizeof *at);
+        }
+    }
+}
+
+void lhi_train_parameters(lhi_train *train, uint32_t chunk,
+                          lhi_train_bucket_kind lot, float **values, size_t *n)
+{
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    *values = NULL;
+    *n = 0;
+    if (!c || !c->buckets[lot].array)
+        return;
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, false);
+    *values = c->buckets[lot].array;
+    *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
+}
+
+void lhi_train_gathered(lhi_train *train, uint32_t chunk)
+{
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    for (uint32_t i = 0; c && i < c->n_tensors; i++)
+        if (c->buckets[lhi_bucket_of(train, c->owned[i].tensor)].array)
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, true);
+}
+
+static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
+                           lhi_train_bucket_kind lot)
+{
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+            memcpy(c->owned[i].gradient, c->owned[i].tensor->gradient,
+                   c->owned[i].n * sizeof(float));
+}
+
+float *lhi_train_get_sums(lhi_train *train, uint32_t chunk, lhi_train_bucket_kind lot,
+                      size_t *n)
+{
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    *n = c && c->buckets[lot].sums ? c->buckets[lot].piece : 0;
+    return c ? c->buckets[lot].sums : NULL;
+}
+
+void lhi_train_gradients(lhi_train *train, uint32_t chunk,
+                         lhi_train_bucket_kind lot, const float **values,
+                         size_t *n, float **out)
+{
+    const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
+    *values = NULL;
+    *out = NULL;
+    *n = 0;
+    if (!c || !c->buckets[lot].sums)
+        return;
+    if (!c->buckets[lot].array) { /* all values are owned here */
+        copy_gradients(train, c, lot);
+        return;
+    }
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
+    *values = c->buckets[lot].array;
+    *out = c->buckets[lot].sums;
+    *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
+}
+
+lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train)
+{
+    const lhi_owned_tensor *end = train->embedding ? train->embedding : train->head;
+    bool has_head = end && end == train->head;
+    if (!train->peer_gradient)
+        return (lhi_train_tied_pair){.n = 0};
+    return (lhi_train_tied_pair){
+        .my_chunk = has_head ? train->head_chunk : train->embedding_chunk,
+        .other_chunk = has_head ? train->embedding_chunk : train->head_chunk,
+        .mine = end->gradient,
+        .theirs = train->peer_gradient,
+        .n = end->n,
+    };
+}
+
+/* Both ends get the sum. Addition is commutative, so embedding and head need
+ * not be distinguished. */
+static void add_tied(lhi_train *train)
+{
+    lhi_owned_tensor *a = train->embedding, *b = train->head;
+    if (a && b) {
+        train->k->add(a->gradient, b->gradient, a->n);
+        memcpy(b->gradient, a->gradient, a->n * sizeof *a->gradient);
+    } else if (a || b) {
+        a = a ? a : b;
+        train->k->add(a->gradient, train->peer_gradient, a->n);
+    }
+}
+
+/* Layout: per model tensor, tensor-parallel rank and replica the sum of
+ * squares; then per replica the loss, its tokens and the MTP modules' loss. */
+size_t lhi_train_tally_size(const lhi_train *train)
+{
+    const lhi_train_options *o = &train->o;
+    return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
+}
+
+static double *losses_of(const lhi_train *train, double *tally)
+{
+    const lhi_train_options *o = &train->o;
+    return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
+}
+
+/* Returns the number of values in this rank's slice that it contributes to the
+ * norm. */
+static size_t count_contributed(const lhi_train *train, const lhi_owned_tensor *own)
+{
+    lhi_train_bucket_kind lot = lhi_bucket_of(train, own->tensor);
+    if (own == train->head || own->tensor->balances || lhi_bucket_is_follower(train, lot))
+        return 0;
+    if (lot == LHI_BUCKET_EXPERTS)
+        return own->tensor->n;
+    return lhi_slice_count_own_values(&own->tensor->slice, train->o.tensor);
+}
+
+lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
+                                     lh_error *err)
+{
+    double sum, *losses = losses_of(train, tally);
+    uint64_t tokens;
+    bool has;
+    memset(tally, 0, lhi_train_tally_size(train) * sizeof *tally);
+    lhi_device *device = train->device;
+    uint32_t replica = train->o.replica, n = train->o.n_replicas;
+    LHI_TRY(device->ops->loss(device, &sum, &tokens, &has, err));
+    if (has) {
+        losses[replica] = sum;
+        losses[n + replica] = (double)tokens;
+        losses[2 * n + replica] = device->ops->modules_loss(device);
+    }
+    return LH_OK;
+}
+
+/* Fills in a tensor's sums of squares; `tally`: its entries, by tensor-parallel
+ * rank and replica. Unsharded values are summed as if sharded, so that the norm
+ * is equal to the last bit. */
+static void tally_squares(const lhi_train *train, const lhi_owned_tensor *own,
+                          double *tally)
+{
+    size_t told = count_contributed(train, own);
+    size_t end = told > own->first ? told - own->first : 0;
+    if (end == 0)
+        return;
+    uint32_t replicas = train->o.n_replicas;
+    size_t n = own->n, share = n / replicas + (n % replicas != 0);
+    if (lhi_bucket_of(train, own->tensor) == LHI_BUCKET_EXPERTS) {
+        /* As many entries of the slice as belong to each shard. */
+        uint32_t all = count_tally_entries(train, LHI_BUCKET_EXPERTS);
+        share = own->tensor->n / all + (own->tensor->n % all != 0);
+        replicas = all / train->o.n_expert_shards;
+        tally +=
+            train->o.expert_tensor * all + train->o.expert_shard * replicas;
+    } else {
+        tally += train->o.tensor * replicas;
+        if (train->o.n_shards > 1) {
+            share = own->share;
+            tally += train->o.shard;
+            replicas = 1;
+        }
+    }
+    for (uint32_t r = 0; r < replicas; r++) {
+        size_t first = share * r < n ? share * r : n;
+        size_t here = n - first < share ? n - first : share;
+        if (here > end - (first < end ? first : end))
+            here = end - (first < end ? first : end);
+        tally[r] = train->k->squares(own->gradient + first, here);
+    }
+}
+
+lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
+{
+    LHI_TRY(lhi_train_validation_tally(train, tally, err));
+    add_tied(train);
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
+            const lhi_owned_tensor *own = &train->chunks[i].owned[j];
+            size_t at = (size_t)own->tensor->index * train->o.n_tensor *
+                        train->o.n_replicas;
+            tally_squares(train, own, tally + at);
+        }
+    return LH_OK;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training apart from passes: AdamW (arXiv:1711.05101), its state sharded over
+ * replicas (ZeRO stage 1, arXiv:1910.02054), clipping, the learning-rate
+ * schedule, checkpoints. An lhi_train is one rank's part. It does not
+ * communicate: it provides arrays, and the caller (src/runtime/engine) sends them.
+ *
+ * A step, on every rank:
+ *
+ *     for each of its chunks, before the chunk's first F:
+ *         lhi_train_parameters()  -> all-gather the array -> lhi_train_gathered()
+ *     ... passes ...
+ *     for each chunk, after its last W or B:
+ *         lhi_train_gradients()   -> reduce-scatter the array
+ *     lhi_train_get_tied_pair()   -> exchange, if this rank has one end of a tied
+ *                                    pair and the other end is on another rank
+ *     lhi_train_tally()           -> add the arrays of all ranks, any order
+ *     lhi_train_update()
+ *
+ * The first all-gather of a run may be skipped: initial values are equal
+ * everywhere (also after lhi_train_load()). With one replica arrays are empty
+ * (n = 0) and nothing is sent, but the calls are still required.
+ *
+ * Files:
+ *
+ *     train.c                ownership of values; the arrays above
+ *     shard_parts.c          ... parts of sharded chunks
+ *     state_export.c         ... state that migrates
+ *     update.c               the optimizer step
+ *     save.c, load.c         checkpoints, by all ranks at once
+ *     folder.c, state.c      ... folders and descriptions
+ *     folder_lock.c          ... exclusive write access
+ *     gather_slices.c        ... sliced tensors
+ *     safetensors.c          ... file format
+ *     safetensors_layout.c   ... tensor offsets (checkpoint_tensors.c: tensors)
+ *     config_json.c          ... the model for transformers
+ *
+ * All numbers are computed from the same operands in the same order whatever
+ * the pipeline's degree, so weights are equal to the last bit. */
+#ifndef LHI_TRAIN_H
+#define LHI_TRAIN_H
+
+#include "runtime/device/device.h"
+
+#include <longhaul/model.h>
+
+typedef struct lhi_train lhi_train;
+
+/* Buckets: a chunk's tensors by the ranks that exchange them: all replicas; or,
+ * for experts in disjoint groups, the replicas with the same experts. */
+typedef enum lhi_train_bucket_kind {
+    LHI_BUCKET_DEFAULT,
+    LHI_BUCKET_EXPERTS,
+    LHI_N_TRAIN_BUCKETS
+} lhi_train_bucket_kind;
+
+/* Options for one rank's training. */
+typedef struct lhi_train_options {
+    const lh_model *model; /* borrowed */
+    uint32_t n_chunks, n_mine;
+    const uint32_t *mine; /* this rank's chunks; copied */
+    uint32_t replica, n_replicas;
+    /* Owned values are divided among n_shards replicas; `shard` is this one's
+     * index. Further replicas are divided in the same way. 0: among all. */
+    uint32_t shard, n_shards;
+    bool is_follower; /* another replica contributes the same shard */
+    /* Shard of each replica, UINT32_MAX for followers; borrowed. NULL: the
+     * first replicas, in order. */
+    const uint32_t *shard_of;
+    /* The expert group, if it differs from the group for other tensors: its
+     * size and this rank's index; size 0: it does not differ. Experts are
+     * divided into n_expert_shards, a divisor of n_shards * n_tensor.
+     * is_expert_follower and expert_shard_of correspond to `is_follower` and
+     * `shard_of`. */
+    uint32_t n_expert_replicas, expert_replica, n_expert_shards, expert_shard;
+    bool is_expert_follower;
+    const uint32_t *expert_shard_of;
+    /* Ranks with slices of the same experts, and this one's index; 0, 0:
+     * experts are not sliced. */
+    uint32_t n_expert_tensor, expert_tensor;
+    /* Ranks with slices of the same tensors, and this one's index; 0, 0:
+     * tensors are not sliced. */
+    uint32_t n_tensor, tensor;
+    /* Gathers slices; required if tensors are sliced. The first rank that holds
+     * a tensor in the bucket, counted replica by replica, gets the arrays of
+     * all holders, concatenated. gets[0] is its own size; gets is NULL on other
+     * ranks. All call it in the same order. */
+    lh_status (*gather_slices)(void *context, lhi_train_bucket_kind lot,
+                         const float *mine, size_t n, float *all,
+                         const size_t *gets, lh_error *err);
+    uint64_t steps;  /* entire run, for the learning-rate schedule */
+    double rate;     /* peak learning rate */
+    double min_rate; /* at the end of the cosine */
+    uint64_t warmup; /* steps of linear growth to `rate` */
+    double beta1, beta2, epsilon, weight_decay;
+    double clip; /* global norm; 0: none */
+    /* Delayed update: a step applies the previous step's gradients, clipped by
+     * their own norm, and keeps its own for the next; the first step updates
+     * nothing. Models gradients that are sent while the next step computes. */
+    bool delayed;
+    double balance_bias; /* per-step change of balancing biases */
+    bool staged; /* exchanged in parts */
+    /* For staged training: gathers a chunk's tensor before its values are
+     * written; LH_NONE: releases them. Called on all replicas in the same
+     * order. */
+    lh_status (*gather_tensor)(void *context, uint32_t chunk, uint32_t tensor,
+                      lh_error *err);
+    void *context; /* argument for both callbacks */
+} lhi_train_options;
+
+/* Returns the defaults: rate 3e-4, betas 0.9 and 0.95, epsilon 1e-8, decay 0.1,
+ * clip 1, min_rate a tenth, warmup a hundredth. The caller sets sizes and
+ * chunks. */
+lhi_train_options lhi_train_defaults(uint64_t steps);
+
+/* Returns the bytes for chunks with n_values values: both moments and, with
+ * several replicas, the exchange arrays. */
+double lhi_train_bytes(double n_values, uint32_t n_replicas);
+/* Predicts bytes by kind and adds them to bytes[]. n_tied: values of a tied
+ * embedding whose other copy is on another rank, or 0; n_sharded: sharded
+ * values. Staged training has no exchange arrays. n_shards and delayed as in
+ * lhi_train_options. */
+void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
+                       uint32_t n_replicas, uint32_t n_shards, bool staged,
+                       bool delayed, double bytes[LH_N_MEMORY_KINDS]);
+/* Returns the bookkeeping bytes for n_tensors tensors in n_chunks chunks,
+ * counted as scratch. */
+double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors);
+/* Adds the actual bytes to bytes[]. */
+void lhi_train_add_memory(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
+
+/* Makes a rank's training. `device` is borrowed and must have tensors. */
+lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
+                         lhi_train **out, lh_error *err);
+void lhi_train_free(lhi_train *train); /* NULL is fine */
+
+/* Returns the number of completed steps: 0 or the checkpoint's; also the next
+ * step to `begin`. */
+uint64_t lhi_train_step(const lhi_train *train);
+
+/* Returns the array with a chunk's updated values in a bucket. This replica's
+ * piece, values [n * shard / n_shards, n * (shard + 1) / n_shards), is in
+ * place; the all-gather fills the rest. n is a multiple of n_shards, and 0 with
+ * one shard. Experts in their own bucket use n_expert_shards and expert_shard.
+ */
+void lhi_train_parameters(lhi_train *train, uint32_t chunk,
+                          lhi_train_bucket_kind lot, float **values, size_t *n);
+/* Copies the gathered arrays back into the tensors. */
+void lhi_train_gathered(lhi_train *train, uint32_t chunk);
+
+/* Returns the chunk's gradients, n values in pieces as above. The
+ * reduce-scatter stores the sum over the replicas' pieces in `out`, n /
+ * n_shards values. With several sites their sums must be added. With one
+ * replica n is 0. */
+void lhi_train_gradients(lhi_train *train, uint32_t chunk,
+                         lhi_train_bucket_kind lot, const float **values,
+                         size_t *n, float **out);
+/* Returns a bucket's current gradient sums and their number. */
+float *lhi_train_get_sums(lhi_train *train, uint32_t chunk, lhi_train_bucket_kind lot,
+                      size_t *n);
+
+/* A range in every replica's piece. Parts serve chunks that are sharded
+ * (lhi_device_ops). Per bucket a part is [from, to) in every piece; its array
+ * concatenates these ranges in the caller's memory. `room` holds the sharded
+ * values or gradients of all buckets; NULL if the part has none. A piece starts
+ * with its sharded tensors. */
+typedef struct lhi_train_range {
+    size_t from, to;
+} lhi_train_range;
+/* A part of a chunk. */
+typedef struct lhi_train_part {
+    uint32_t chunk;
+    size_t base; /* chunk value at which `room` starts */
+    lhi_train_range of[LHI_N_TRAIN_BUCKETS];
+} lhi_train_part;
+
+/* Returns the part that covers tensors `first` to `first + n_tensors - 1`. */
+lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
+                                 uint32_t first, uint32_t n_tensors);
+
+/* Piece sizes in a bucket. */
+typedef struct lhi_train_piece_sizes {
+    size_t all, values, gradients; /* of these sharded */
+} lhi_train_piece_sizes;
+/* Returns the piece sizes of a chunk's bucket. */
+lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train, uint32_t chunk,
+                                     lhi_train_bucket_kind lot);
+/* Copies this replica's values into its range of the array. */
+void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
+                           lhi_train_bucket_kind lot, float *array);
+/* Copies all replicas' values out of the array. */
+void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
+                             lhi_train_bucket_kind lot, const float *array,
+                             float *room);
+/* Copies all gradients into the array. */
+void lhi_train_pack_gradients(const lhi_train *train,
+                              const lhi_train_part *part,
+                              lhi_train_bucket_kind lot, const float *room,
+                              float *array);
+/* Stores the reduce-scatter's sums for a range in the piece; `adds`: adds them
+ * to those of earlier groups. */
+void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
+                         lhi_train_bucket_kind lot, lhi_train_range range,
+                         const float *sums, bool adds);
+/* Moves the replica's sharded pieces to permanent storage after values were
+ * made or loaded, and finalises the device. */
+lh_status lhi_train_finalise(lhi_train *train, lh_error *err);
+
+/* Training state of a tensor for migration, after the update and the all-gather
+ * of every chunk: its values and this replica's piece of the moments. Ranks in
+ * one replica have the same piece wherever the tensor is. The arrays are
+ * borrowed. */
+enum { LHI_MAX_MOMENTS = 3 }; /* mean, square, and delayed gradients */
+/* Training state of one tensor; borrowed arrays. */
+typedef struct lhi_train_tensor_state {
+    uint32_t chunk, index; /* index: in the model's order */
+    uint32_t n;            /* moments: 2, or 3 with delayed gradients */
+    float *values, *moments[LHI_MAX_MOMENTS];
+    size_t n_values, n_moments; /* values in each array */
+} lhi_train_tensor_state;
+/* Returns the number of tensors in all chunks of the rank. */
+uint32_t lhi_train_count_tensor_states(const lhi_train *train);
+/* Returns the state of the i-th one. */
+lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
+/* Sets the number of completed steps after all state has been migrated. */
+void lhi_train_set_step(lhi_train *train, uint64_t step);
+
+/* A tied embedding whose other copy is on another rank in the same replica:
+ * send `mine` (n values, also with one replica) to the rank with chunk
+ * `other_chunk`, and receive into `theirs`, after the reduce-scatter of chunk
+ * `my_chunk`. n = 0: nothing to exchange. */
+typedef struct lhi_train_tied_pair {
+    uint32_t my_chunk, other_chunk;
+    const float *mine;
+    float *theirs;
+    size_t n;
+} lhi_train_tied_pair;
+/* Returns the pair. */
+lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
+
+/* Returns the size of a tally: numbers to sum over all ranks. Each entry is
+ * filled by one rank and 0 (or absent) on the others, so that any order of
+ * addition gives the same result. The size is equal on all ranks. */
+size_t lhi_train_tally_size(const lhi_train *train);
+/* Fills in the tally after every reduce-scatter and the exchange of tied pairs;
+ * queries the device's loss. */
+lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err);
+
+/* Result of a step. */
+typedef struct lhi_train_report {
+    uint64_t step; /* completed step, from 0 */
+    double loss;   /* nats per token, over the global batch */
+    double modules_loss; /* same, mean over MTP modules; NAN: none */
+    double norm;   /* gradient norm before clipping */
+    double rate;
+    uint64_t tokens; /* in the step, all replicas */
+} lhi_train_report;
+
+/* Clips, updates this replica's pieces and counts the step, given the summed
+ * tally. LH_EINPUT: the loss or the norm is not finite; nothing was changed. */
+lh_status lhi_train_update(lhi_train *train, const double *tally,
+                           lhi_train_report *report, lh_error *err);
+/* Fills in the tally in a validation step: the loss only, same size, to be
+ * summed in the same way. */
+lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
+                                     lh_error *err);
+/* Returns the loss from the summed tally. */
+lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
+                              double *loss, lh_error *err);
+
+/* Receiver for remarks that are not errors. */
+typedef struct lhi_remarks {
+    void (*print)(void *context, const char *text); /* may be NULL */
+    void *context;
+} lhi_remarks;
+
+/* Exclusive right to write checkpoints into a folder, which is created if
+ * missing. One rank takes it for its run. LH_EIO: another run holds it; `err`
+ * names it. The lock of a dead run is taken over with a remark. */
+typedef struct lhi_folder_lock lhi_folder_lock;
+/* Acquires the lock. */
+lh_status lhi_folder_lock_take(const char *folder, const lhi_remarks *remarks,
+                               lhi_folder_lock **out, lh_error *err);
+/* Verifies the lock; acquires it again if its file was removed. */
+lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err);
+void lhi_folder_lock_release(lhi_folder_lock *lock); /* NULL is fine */
+/* Removes stale files of killed runs from a folder whose lock the caller holds.
+ * A checkpoint that was about to be replaced gets its name back. */
+lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);
+
+/* Checkpoints: docs/formats/checkpoint.md. Save between steps: after the update
+ * and the all-gather (lhi_train_gathered) of every chunk. `folder` is a shared
+ * folder, the same for all ranks.
+ *
+ *     one rank (say 0): lhi_train_save_begin(); barrier
+ *     every rank:       lhi_train_save_part(), which fills `sums` like a tally
+ *                       (lhi_train_count_checksums() numbers); add the arrays
+ *     the one rank:     lhi_train_save_end() with the sum; others may continue
+ *
+ * If any call fails on a rank: lhi_train_save_cancel() on the one rank; older
+ * checkpoints are unchanged. */
+typedef struct lhi_checkpoint_options {
+    const char *folder; /* created if missing; one subfolder each */
+    uint32_t keep;      /* checkpoints to keep; 0: all */
+    /* Stored and compared on loading: one line with everything else that the
+     * run's numbers depend on ("sequence 128, microbatch 2, ..."); may be NULL.
+     */
+    const char *recipe;
+    double norm_epsilon, rope_theta; /* for config.json; 0: the defaults */
+    double dropout, balance;         /* for config.json */
+    uint32_t sequence;               /* for config.json; 0: 2048 */
+    const char *tokenizer; /* copied beside the weights; may be NULL */
+    /* The folder's lock, verified before writing; NULL: the caller excludes
+     * other writers. */
+    lhi_folder_lock *lock;
+} lhi_checkpoint_options;
+
+/* Returns the number of checksums. */
+size_t lhi_train_count_checksums(const lhi_train *train);
+/* Creates the temporary folder and its files. */
+lh_status lhi_train_save_begin(lhi_train *train,
+                               const lhi_checkpoint_options *options,
+                               lh_error *err);
+/* Writes this rank's part and fills in its checksums. */
+lh_status lhi_train_save_part(lhi_train *train,
+                              const lhi_checkpoint_options *options,
+                              double *sums, lh_error *err);
+/* Completes the checkpoint and removes old ones. */
+lh_status lhi_train_save_end(lhi_train *train,
+                             const lhi_checkpoint_options *options,
+                             const double *sums, lh_error *err);
+/* Removes the temporary folder. */
+void lhi_train_save_cancel(lhi_train *train,
+                           const lhi_checkpoint_options *options);
+
+/* Reads this rank's part of a checkpoint: `path` is a checkpoint's folder, or a
+ * folder of several, of which the newest is used. Pipeline degree, schedule and
+ * number of replicas may differ from the writer's. LH_EINPUT: damaged, or
+ * another model or recipe; `err` names the file and the problem. After a
+ * failure the values are undefined until another checkpoint is loaded. Takes no
+ * lock: reading does not disturb a writing run, which may remove the files
+ * being read. */
+lh_status lhi_train_load(lhi_train *train, const char *path,
+                         const lhi_checkpoint_options *options, lh_error *err);
+/* Same in steps, for ranks that must agree on a checkpoint. Lists the
+ * checkpoints in `path` by their steps, ascending; *n = 0, *steps NULL: it is a
+ * checkpoint itself. Release with free(). LH_EINPUT: none exists. */
+lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
+                         lh_error *err);
+/* Loads one checkpoint: `path` itself (step NULL), or one in it. *is_damaged:
+ * the failure was damage rather than a mismatch; always set. */
+lh_status lhi_train_load_one(lhi_train *train, const char *path,
+                             const uint64_t *step,
+                             const lhi_checkpoint_options *options,
+                             const lhi_remarks *remarks, bool *is_damaged,
+                             lh_error *err);
+/* Loads weights only, from a safetensors file or a folder with one
+ * (model.safetensors) under Hugging Face's names: fine-tuning starts at step 0.
+ */
+lh_status lhi_train_load_weights(lhi_train *train, const char *path,
+                                 lh_error *err);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizer step: clipping, learning rate, AdamW on the owned values. */
+#include "base/fail.h"
+#include "runtime/training/train_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Linear up to `rate`, then half a cosine down to `min_rate` (arXiv:1608.03983,
+ * equation 5, without restarts). */
+static double rate_at(const lhi_train_options *o, uint64_t step)
+{
+    if (step < o->warmup)
+        return o->rate * (double)(step + 1) / (double)o->warmup;
+    if (step >= o->steps)
+        return o->min_rate;
+    double done = (double)(step - o->warmup) / (double)(o->steps - o->warmup);
+    return o->min_rate + (o->rate - o->min_rate) *
+                             (1 + cos(3.14159265358979323846 * done)) / 2;
+}
+
+/* Sums the squares over ranks, then over tensors. */
+static double sum_squares(const lhi_train *train, const double *tally)
+{
+    double all = 0;
+    uint32_t ranks = train->o.n_replicas * train->o.n_tensor;
+    for (uint32_t i = 0; i < train->n_tensors; i++) {
+        double tensor = 0;
+        for (uint32_t r = 0; r < ranks; r++)
+            tensor += tally[(size_t)i * ranks + r];
+        all += tensor;
+    }
+    return all;
+}
+
+/* Computes means over tokens; *modules is NAN without MTP modules. */
+static double sum_losses(const lhi_train *train, const double *tally,
+                         uint64_t *tokens, double *modules)
+{
+    uint32_t replicas = train->o.n_replicas;
+    const double *losses =
+        tally + (size_t)train->n_tensors * train->o.n_tensor * replicas;
+    double sum = 0, count = 0, further = 0;
+    for (uint32_t r = 0; r < replicas; r++) {
+        sum += losses[r];
+        count += losses[replicas + r];
+        further += losses[2 * replicas + r];
+    }
+    *modules = train->o.model->mtp_layers > 0 && count > 0 ? further / count
+                                                            : NAN;
+    *tokens = (uint64_t)count;
+    return count > 0 ? sum / count : 0;
+}
+
+/* Moves balancing biases towards experts that were chosen less often
+ * (arXiv:2408.15664, algorithm 1). */
+static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
+                 const float *gradient)
+{
+    float by = (float)train->o.balance_bias;
+    for (size_t i = 0; i < own->n; i++)
+        if (gradient[i] != 0)
+            own->value[i] += gradient[i] < 0 ? by : -by;
+}
+
+static void update(const lhi_train *train, const lhi_owned_tensor *own,
+                   const float *gradient, lhi_adamw how)
+{
+    if (own->tensor->balances) {
+        move_bias(train, own, gradient);
+        return;
+    }
+    if (!own->tensor->decays)
+        how.decay = 0;
+    train->k->adamw(&how, own->value, own->moments[0], own->moments[1],
+                    gradient, own->n);
+}
+
+/* Applies the gradients stored by the previous step, clipped there, and stores
+ * this step's. The first step applies nothing, not even weight decay. */
+static void update_delayed(const lhi_train *train, const lhi_owned_tensor *own,
+                        lhi_adamw how)
+{
+    float scale = own->tensor->balances ? 1 : how.scale;
+    float *late = own->moments[2];
+    how.scale = 1;
+    if (train->step > 0)
+        update(train, own, late, how);
+    for (size_t i = 0; i < own->n; i++)
+        late[i] = own->gradient[i] * scale;
+}
+
+lh_status lhi_train_update(lhi_train *train, const double *tally,
+                           lhi_train_report *report, lh_error *err)
+{
+    const lhi_train_options *o = &train->o;
+    lhi_train_report r = {.step = train->step};
+    r.loss = sum_losses(train, tally, &r.tokens, &r.modules_loss);
+    r.norm = sqrt(sum_squares(train, tally));
+    r.rate = rate_at(o, train->step);
+    bool is_lost = !isfinite(r.loss) ||
+                   (o->model->mtp_layers > 0 && !isfinite(r.modules_loss));
+    if (is_lost || !isfinite(r.norm))
+        return lhi_fail(err, LH_EINPUT,
+                        "step %" PRIu64 ": the %s is not finite; the rate is "
+                        "too high for this model, or its weights are damaged",
+                        r.step, is_lost ? "loss" : "gradient");
+    /* Number of updates including this one. */
+    double t = (double)(train->step + 1 - (o->delayed && train->step > 0));
+    lhi_adamw how = {
+        .rate = (float)r.rate,
+        .beta1 = (float)o->beta1,
+        .beta2 = (float)o->beta2,
+        .epsilon = (float)o->epsilon,
+        .decay = (float)o->weight_decay,
+        .correction1 = (float)(1 / (1 - pow(o->beta1, t))),
+        .correction2 = (float)(1 / sqrt(1 - pow(o->beta2, t))),
+        .scale = 1,
+    };
+    if (o->clip > 0 && r.norm > o->clip)
+        how.scale = (float)(o->clip / (r.norm + 1e-6));
+    for (uint32_t i = 0; i < o->n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
+            const lhi_owned_tensor *own = &train->chunks[i].owned[j];
+            if (o->delayed)
+                update_delayed(train, own, how);
+            else
+                update(train, own, own->gradient, how);
+        }
+    train->step++;
+    *report = r;
+    return LH_OK;
+}
+
+lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
+                              double *loss, lh_error *err)
+{
+    uint64_t tokens;
+    double modules, mean = sum_losses(train, tally, &tokens, &modules);
+    if (tokens == 0 || !isfinite(mean))
+        return lhi_fail(err, LH_EINPUT,
+                        "step %" PRIu64 ": the validation loss is not finite",
+                        train->step);
+    *loss = mean;
+    return LH_OK;
+}

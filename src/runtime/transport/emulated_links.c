@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "runtime/transport/emulated_links.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "runtime/transport/futex.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+/* Upper bound on a link's times, 30 years, so that sums cannot overflow the
+ * clock. */
+#define MAX_LINK_NS INT64_C(1000000000000000000)
+
+/* A message on a link. */
+typedef struct message {
+    int64_t entered_ns, transfer_ns, latency_ns, end_ns;
+    int64_t arrival_ns; /* atomic */
+    uint64_t turn;
+    uint32_t sender;
+    uint32_t known; /* atomic, futex: 1 once the arrival time is set */
+    uint32_t next_free;
+    bool used, left, taken; /* finalised: out of `order`, times are fixed */
+} message;
+
+/* One emulated link. */
+typedef struct link {
+    pthread_mutex_t lock;
+    lhi_net_link rule;
+    bool broken, in_turns;
+    /* Last finalised message: the end of its transfer, and its arrival. */
+    int64_t free_ns, arrived_ns;
+    uint64_t next_turn;                  /* turn of order[head] */
+    uint32_t head, tail;                 /* range of `order` in use */
+    /* slots ever used; first free one + 1 */
+    uint32_t n_slots, free_slot;
+    uint32_t order[2 * LHI_LINKS_MAX_MESSAGES]; /* slots in departure order */
+    message slots[LHI_LINKS_MAX_MESSAGES];
+} link;
+
+/* The table; in memory shared between processes. */
+struct lhi_links {
+    uint32_t n_links;
+    link links[];
+};
+
+lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
+                          lh_error *err)
+{
+    if (n_links > LHI_LINKS_MAX)
+        return lhi_fail(err, LH_EINVAL, "%u emulated links, more than %d",
+                        n_links, LHI_LINKS_MAX);
+    for (uint32_t i = 0; i < n_links; i++) {
+        const lhi_net_link *l = &links[i];
+        if (l->latency_ns < 0 || l->latency_ns > MAX_LINK_NS ||
+            l->transfer_ns < 0 || l->transfer_ns > MAX_LINK_NS ||
+            !isfinite(l->ns_per_byte) || l->ns_per_byte < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "emulated link %u: latency %" PRId64
+                            " ns, transfer %" PRId64
+                            " ns and %g ns per byte have to be at least 0 and "
+                            "at most 30 years",
+                            i, l->latency_ns, l->transfer_ns, l->ns_per_byte);
+    }
+    return LH_OK;
+}
+
+size_t lhi_links_bytes(uint32_t n_links)
+{
+    return sizeof(lhi_links) + n_links * sizeof(link);
+}
+
+lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
+                         const lhi_net_link *links, lh_error *err)
+{
+    pthread_mutexattr_t how;
+    int error = pthread_mutexattr_init(&how);
+    if (error == 0)
+        error = pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+    if (error == 0)
+        error = pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+    table->n_links = 0;
+    for (uint32_t i = 0; i < n_links && error == 0; i++) {
+        link *l = &table->links[i];
+        l->rule = links[i];
+        l->free_ns = l->arrived_ns = INT64_MIN;
+        error = pthread_mutex_init(&l->lock, &how);
+        if (error == 0)
+            table->n_links++;
+    }
+    pthread_mutexattr_destroy(&how);
+    if (error == 0)
+        return LH_OK;
+    lhi_links_fini(table);
+    return lhi_fail(err, LH_EIO, "no lock for an emulated link: %s",
+                    strerror(error));
+}
+
+void lhi_links_fini(lhi_links *table)
+{
+    for (uint32_t i = 0; i < table->n_links; i++)
+        pthread_mutex_destroy(&table->links[i].lock);
+    table->n_links = 0;
+}
+
+/* Locks a link; fails if an earlier owner of the lock was killed. */
+static lh_status lock_link(link *l, uint32_t i, lh_error *err)
+{
+    int error = pthread_mutex_lock(&l->lock);
+    if (error == EOWNERDEAD) {
+        /* The owner died in the middle of an update: the link is unusable. */
+        l->broken = true;
+        pthread_mutex_consistent(&l->lock);
+        error = 0;
+    }
+    if (error == 0 && !l->broken)
+        return LH_OK;
+    if (error == 0)
+        pthread_mutex_unlock(&l->lock);
+    return lhi_fail(err, LH_EIO,
+                    "a rank was killed while it used emulated link %u", i);
+}
+
+static void free_slot(link *l, uint32_t i)
+{
+    l->slots[i].used = false;
+    l->slots[i].next_free = l->free_slot;
+    l->free_slot = i + 1;
+}
+
+/* Returns a free slot's index, or LHI_LINKS_MAX_MESSAGES if all are in use. */
+static uint32_t new_slot(link *l)
+{
+    uint32_t i = LHI_LINKS_MAX_MESSAGES;
+    if (l->free_slot > 0) {
+        i = l->free_slot - 1;
+        l->free_slot = l->slots[i].next_free;
+    } else if (l->n_slots < LHI_LINKS_MAX_MESSAGES) {
+        i = l->n_slots++;
+    }
+    return i;
+}
+
+/* Finalises messages that have arrived: their times no longer change. */
+static void finalise_arrived(link *l, int64_t now_ns)
+{
+    while (l->head < l->tail) {
+        uint32_t i = l->order[l->head];
+        message *s = &l->slots[i];
+        if (s->arrival_ns > now_ns)
+            break;
+        l->free_ns = s->end_ns;
+        l->arrived_ns = s->arrival_ns;
+        l->next_turn++;
+        l->head++;
+        s->left = true;
+        if (s->taken)
+            free_slot(l, i);
+    }
+    if (l->head == l->tail)
+        l->head = l->tail = 0;
+}
+
+/* Checks whether message a departs before b. */
+static bool departs_before(const link *l, const message *a, const message *b)
+{
+    if (l->in_turns)
+        return a->turn < b->turn;
+    if (a->entered_ns != b->entered_ns)
+        return a->entered_ns < b->entered_ns;
+    return a->sender < b->sender;
+}
+
+/* Inserts slot `i` into the departure order; returns its position. */
+static uint32_t insert_in_order(link *l, uint32_t i)
+{
+    if (l->tail == 2 * LHI_LINKS_MAX_MESSAGES) {
+        memmove(l->order, l->order + l->head,
+                (l->tail - l->head) * sizeof l->order[0]);
+        l->tail -= l->head;
+        l->head = 0;
+    }
+    uint32_t place = l->tail++;
+    while (place > l->head &&
+           departs_before(l, &l->slots[i], &l->slots[l->order[place - 1]])) {
+        l->order[place] = l->order[place - 1];
+        place--;
+    }
+    l->order[place] = i;
+    return place;
+}
+
+/* Computes the times of the messages from `place` on. Arrivals stay in order
+ * even if latencies differ. */
+static void compute_times(link *l, uint32_t place)
+{
+    int64_t free_ns = l->free_ns, arrived_ns = l->arrived_ns;
+    if (place > l->head) {
+        free_ns = l->slots[l->order[place - 1]].end_ns;
+        arrived_ns = l->slots[l->order[place - 1]].arrival_ns;
+    }
+    for (; place < l->tail; place++) {
+        message *s = &l->slots[l->order[place]];
+        if (l->in_turns && s->turn != l->next_turn + (place - l->head))
+            return; /* an earlier turn has not been handed over yet */
+        int64_t start_ns = s->entered_ns > free_ns ? s->entered_ns : free_ns;
+        free_ns = start_ns + s->transfer_ns;
+        if (free_ns + s->latency_ns > arrived_ns)
+            arrived_ns = free_ns + s->latency_ns;
+        bool same =
+            s->known && s->end_ns == free_ns && s->arrival_ns == arrived_ns;
+        s->end_ns = free_ns;
+        __atomic_store_n(&s->arrival_ns, arrived_ns, __ATOMIC_RELEASE);
+        if (same)
+            return;
+        if (!s->known) {
+            __atomic_store_n(&s->known, 1, __ATOMIC_RELEASE);
+            if (l->in_turns)
+                lhi_futex_wake(&s->known, true);
+        }
+    }
+}
+
+/* Checks that a turn is not used twice and that all messages on the link have
+ * one, or none. */
+static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
+                            lh_error *err)
+{
+    if (l->head < l->tail && l->in_turns != (turn != LHI_NET_NO_TURN))
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u: some messages have a turn and some "
+                        "have none",
+                        i);
+    if (turn == LHI_NET_NO_TURN)
+        return LH_OK;
+    bool twice = turn < l->next_turn;
+    for (uint32_t k = l->tail; k > l->head && !twice; k--) {
+        uint64_t other = l->slots[l->order[k - 1]].turn;
+        twice = other == turn;
+        if (other < turn)
+            break;
+    }
+    if (twice)
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u: turn %" PRIu64 " is taken twice", i,
+                        turn);
+    return LH_OK;
+}
+
+/* Adds a message to the locked link. */
+static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
+                            int64_t entered_ns, uint64_t turn, uint32_t *out,
+                            lh_error *err)
+{
+    double transfer_ns =
+        (double)l->rule.transfer_ns + (double)bytes * l->rule.ns_per_byte;
+    if (transfer_ns > (double)MAX_LINK_NS)
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u: %zu bytes would take %g s", i, bytes,
+                        transfer_ns * 1e-9);
+    finalise_arrived(l, lhi_now_ns());
+    LHI_TRY(check_turn(l, i, turn, err));
+    uint32_t index = new_slot(l);
+    if (index == LHI_LINKS_MAX_MESSAGES)
+        return lhi_fail(err, LH_EIO,
+                        "emulated link %u holds %d messages that nobody has "
+                        "received",
+                        i, LHI_LINKS_MAX_MESSAGES);
+    message *s = &l->slots[index];
+    *s = (message){.entered_ns = entered_ns,
+                   .transfer_ns =
+                       l->rule.transfer_ns +
+                       (int64_t)((double)bytes * l->rule.ns_per_byte + 0.5),
+                   .latency_ns = l->rule.latency_ns,
+                   .arrival_ns = LHI_LINKS_UNKNOWN,
+                   .turn = turn,
+                   .sender = sender,
+                   .used = true};
+    l->in_turns = turn != LHI_NET_NO_TURN;
+    compute_times(l, insert_in_order(l, index));
+    *out = index;
+    return LH_OK;
+}
+
+lh_status lhi_links_enter(lhi_links *table, uint32_t i, uint32_t sender,
+                          size_t bytes, int64_t entered_ns, uint64_t turn,
+                          uint32_t *slot, lh_error *err)
+{
+    if (i >= table->n_links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+                        table->n_links);
+    link *l = &table->links[i];
+    LHI_TRY(lock_link(l, i, err));
+    lh_status status =
+        enter_link(l, i, sender, bytes, entered_ns, turn, slot, err);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
+                        lh_error *err)
+{
+    if (i >= table->n_links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+                        table->n_links);
+    link *l = &table->links[i];
+    LHI_TRY(lhi_links_check(1, rule, err));
+    LHI_TRY(lock_link(l, i, err));
+    l->rule = *rule;
+    pthread_mutex_unlock(&l->lock);
+    return LH_OK;
+}
+
+lh_status lhi_links_suspend(lhi_links *table, uint32_t i, int64_t until_ns,
+                         lh_error *err)
+{
+    if (i >= table->n_links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+                        table->n_links);
+    link *l = &table->links[i];
+    LHI_TRY(lock_link(l, i, err));
+    finalise_arrived(l, lhi_now_ns());
+    if (l->free_ns < until_ns)
+        l->free_ns = until_ns;
+    compute_times(l, l->head);
+    pthread_mutex_unlock(&l->lock);
+    return LH_OK;
+}
+
+bool lhi_links_is_valid(const lhi_links *table, uint32_t i, uint32_t slot)
+{
+    return table && i < table->n_links && slot < LHI_LINKS_MAX_MESSAGES;
+}
+
+lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
+                         int64_t now_ns, bool *taken, int64_t *began_ns,
+                         int64_t *arrived_ns, lh_error *err)
+{
+    link *l = &table->links[i];
+    message *s = &l->slots[index];
+    *taken = false;
+    *arrived_ns = __atomic_load_n(&s->arrival_ns, __ATOMIC_ACQUIRE);
+    if (*arrived_ns > now_ns)
+        return LH_OK;
+    /* The arrival may have been postponed meanwhile. */
+    LHI_TRY(lock_link(l, i, err));
+    if (!s->used || s->taken) {
+        pthread_mutex_unlock(&l->lock);
+        return lhi_fail(err, LH_EIO,
+                        "emulated link %u has no message %u on its way", i,
+                        index);
+    }
+    *arrived_ns = s->arrival_ns;
+    if (*arrived_ns <= now_ns) {
+        *taken = s->taken = true;
+        *began_ns = s->end_ns - s->transfer_ns;
+        finalise_arrived(l, now_ns);
+        if (s->left && s->used)
+            free_slot(l, index);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return LH_OK;
+}
+
+void lhi_links_wait_known(lhi_links *table, uint32_t i, uint32_t slot,
+                     int64_t until_ns)
+{
+    lhi_futex_wait(&table->links[i].slots[slot].known, 0, until_ns, true);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Emulated links compute when messages depart from a link and arrive. The table
+ * of a run's links is one memory block without pointers, so that processes can
+ * share it. Its locks are robust: if an owner is killed, the lock is released.
+ *
+ * Model (as in the performance model): a link is first in, first out by entry
+ * time (ties: lower sender first), or follows explicit turns. A message
+ * occupies the link for its transfer time and arrives `latency_ns` later. Ranks
+ * hand over messages slightly after their entry and not always in entry order.
+ * A message's times therefore stay provisional until it has arrived: an earlier
+ * entry that is handed over later is still scheduled before it. */
+#ifndef LHI_EMULATED_LINKS_H
+#define LHI_EMULATED_LINKS_H
+
+#include "runtime/transport/transport.h"
+
+typedef struct lhi_links lhi_links;
+
+/* Arrival time of a message whose turn is not determined yet. */
+#define LHI_LINKS_UNKNOWN INT64_MAX
+
+enum {
+    LHI_LINKS_MAX_MESSAGES = 1 << 14, /* maximum messages on one link */
+    LHI_LINKS_MAX = 4096      /* maximum links per run */
+};
+
+/* Checks link parameters; LH_EINVAL names the link. */
+lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
+                          lh_error *err);
+
+/* Returns the size of a table in bytes. */
+size_t lhi_links_bytes(uint32_t n_links);
+/* Initialises a table in lhi_links_bytes() zeroed bytes. */
+lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
+                         const lhi_net_link *links, lh_error *err);
+/* Destroys the table's locks. */
+void lhi_links_fini(lhi_links *table);
+
+/* Adds a message from `sender`. *slot identifies it until lhi_links_take().
+ * LH_EINVAL: invalid link or turn; LH_EIO: the link is full, or a rank was
+ * killed while it held the lock. */
+lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
+                          size_t bytes, int64_t entered_ns, uint64_t turn,
+                          uint32_t *slot, lh_error *err);
+
+/* Sets a link's parameters for later messages. Messages in transit keep theirs
+ * and are not overtaken. LH_EINVAL: invalid link or parameters. */
+lh_status lhi_links_set(lhi_links *table, uint32_t link,
+                        const lhi_net_link *rule, lh_error *err);
+
+/* Delays departures from the link until `until_ns`. */
+lh_status lhi_links_suspend(lhi_links *table, uint32_t link, int64_t until_ns,
+                         lh_error *err);
+
+/* Checks that link and slot exist; a peer may send any values. */
+bool lhi_links_is_valid(const lhi_links *table, uint32_t link, uint32_t slot);
+
+/* Called by the receiver. If the message has arrived by `now_ns`, sets *taken,
+ * *arrived_ns and *began_ns (start of the transfer) and frees its slot.
+ * Otherwise *arrived_ns is the time for the next attempt, or LHI_LINKS_UNKNOWN:
+ * then call lhi_links_wait_known(). */
+lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
+                         int64_t now_ns, bool *taken, int64_t *began_ns,
+                         int64_t *arrived_ns, lh_error *err);
+/* Sleeps until the message's arrival time is set, or until `until_ns`. */
+void lhi_links_wait_known(lhi_links *table, uint32_t link, uint32_t slot,
+                     int64_t until_ns);
+
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "runtime/transport/rail_setup.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "runtime/transport/sockets.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CARD_BYTES = LHI_MAX_RAILS * LHI_ADDRESS_BYTES };
+
+/* ---- address selection ---- */
+
+static socklen_t size_of(const struct sockaddr *a)
+{
+    return a->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                   : sizeof(struct sockaddr_in6);
+}
+
+/* Returns an address's bytes and its length in bits. */
+static const unsigned char *address_bits(const struct sockaddr_storage *a,
+                                    unsigned *n)
+{
+    *n = a->ss_family == AF_INET ? 32 : 128;
+    return a->ss_family == AF_INET
+               ? (const unsigned char *)&(
+                     (const struct sockaddr_in *)(const void *)a)
+                     ->sin_addr
+               : (const unsigned char *)&(
+                     (const struct sockaddr_in6 *)(const void *)a)
+                     ->sin6_addr;
+}
+
+/* Checks whether two addresses share a prefix of `bits` bits. */
+static bool have_common_prefix(const struct sockaddr_storage *a,
+                        const struct sockaddr_storage *b, unsigned bits)
+{
+    unsigned n, m;
+    const unsigned char *x = address_bits(a, &n), *y = address_bits(b, &m);
+    if (n != m || memcmp(x, y, bits / 8) != 0)
+        return false;
+    unsigned char mask = (unsigned char)(0xff00u >> bits % 8);
+    return bits % 8 == 0 || ((x[bits / 8] ^ y[bits / 8]) & mask) == 0;
+}
+
+static bool parse_address(const char *text, struct sockaddr_storage *out)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+    memset(out, 0, sizeof *out);
+    if (inet_pton(AF_INET, text, &in.sin_addr) == 1)
+        memcpy(out, &in, sizeof in);
+    else if (inet_pton(AF_INET6, text, &in6.sin6_addr) == 1)
+        memcpy(out, &in6, sizeof in6);
+    else
+        return false;
+    return true;
+}
+
+static bool parse_network(const char *text, struct sockaddr_storage *out,
+                          unsigned *bits)
+{
+    char address[LHI_ADDRESS_TEXT], *end;
+    const char *slash = strchr(text, '/');
+    unsigned most;
+    if (!slash || (size_t)(slash - text) >= sizeof address)
+        return false;
+    snprintf(address, sizeof address, "%.*s", (int)(slash - text), text);
+    unsigned long n = strtoul(slash + 1, &end, 10);
+    if (!parse_address(address, out) || end == slash + 1 || *end)
+        return false;
+    address_bits(out, &most);
+    *bits = (unsigned)n;
+    return n <= most;
+}
+
+/* Finds this host's first address in the network, or on the interface. */
+static bool find_own(const char *interface, const struct sockaddr_storage *net,
+                     unsigned bits, struct sockaddr_storage *out)
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (getifaddrs(&all))
+        return false;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+        struct sockaddr_storage a = {0};
+        if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET &&
+                             i->ifa_addr->sa_family != AF_INET6))
+            continue;
+        memcpy(&a, i->ifa_addr, size_of(i->ifa_addr));
+        const unsigned char *b = address_bits(&a, &(unsigned){0});
+        /* Link-local addresses need a scope, which the wire format lacks. */
+        if (a.ss_family == AF_INET6 && b[0] == 0xfe && (b[1] & 0xc0) == 0x80)
+            continue;
+        found = interface ? strcmp(i->ifa_name, interface) == 0
+                          : have_common_prefix(&a, net, bits);
+        if (found)
+            *out = a;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+/* Checks for addresses that identify no single host: 0.0.0.0, ::, multicast and
+ * broadcast. */
+static bool is_not_unicast(const struct sockaddr_storage *a)
+{
+    unsigned n;
+    const unsigned char *bytes = address_bits(a, &n);
+    bool any = true, is_v4 = a->ss_family == AF_INET;
+    for (unsigned i = 0; i < n / 8; i++)
+        any = any && bytes[i] == 0;
+    return any || (is_v4 ? bytes[0] >= 224 : bytes[0] == 0xff);
+}
+
+/* Resolves a rail's text to an address of this host. */
+static lh_status find_address(const char *text, struct sockaddr_storage *out,
+                              lh_error *err)
+{
+    struct sockaddr_storage net;
+    unsigned bits;
+    if (parse_address(text, out) && is_not_unicast(out))
+        return lhi_fail(err, LH_EINVAL,
+                        "%s is no address of one host, by which others could "
+                        "reach this one; give that, or an interface",
+                        text);
+    if (parse_address(text, out))
+        return LH_OK;
+    if (parse_network(text, &net, &bits)) {
+        if (find_own(NULL, &net, bits, out))
+            return LH_OK;
+        return lhi_fail(err, LH_EINVAL, "this host has no address in %s", text);
+    }
+    if (find_own(text, NULL, 0, out))
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    if_nametoindex(text)
+                        ? "interface %s has no address"
+                        : "'%s' is no interface of this host, no address "
+                          "(10.1.0.2), and no network (10.1.0.0/24)",
+                    text);
+}
+
+/* ---- listening and address exchange ---- */
+
+/* State of the setup. */
+typedef struct joining {
+    const lhi_tcp_options *o;
+    const unsigned char *keys;
+    int *fds;
+    unsigned char job[32];
+    int listeners[LHI_MAX_RAILS];
+    unsigned char *addresses;
+} rail_setup;
+
+static unsigned char *address_at(const rail_setup *j, uint32_t rank, uint32_t k)
+{
+    return j->addresses +
+           ((size_t)rank * j->o->n_rails + k) * LHI_ADDRESS_BYTES;
+}
+
+/* Listens on every rail's address. */
+static lh_status listen_on_rails(rail_setup *j, lh_error *err)
+{
+    for (uint32_t k = 0; k < j->o->n_rails; k++) {
+        struct sockaddr_storage a;
+        uint32_t port = 0;
+        lh_error e = {0};
+        lh_status status = find_address(j->o->rails[k], &a, &e);
+        if (status == LH_OK)
+            status = lhi_listen_at(&a, size_of((struct sockaddr *)&a),
+                                   j->o->rank, &j->listeners[k], &port, &e);
+        if (status != LH_OK)
+            return lhi_fail(err, status, "rank %u, rail %u: %s", j->o->rank, k,
+                            e.text);
+        unsigned char *at = address_at(j, j->o->rank, k);
+        lhi_address_write((struct sockaddr *)&a, at);
+        at[16] = (unsigned char)(port >> 8);
+        at[17] = (unsigned char)(port & 255);
+        for (uint32_t i = 0; i < k; i++)
+            if (memcmp(at, address_at(j, j->o->rank, i), 16) == 0)
+                return lhi_fail(err, LH_EINVAL,
+                                "rank %u, rails %u and %u have one address: if "
+                                "that goes, both go",
+                                j->o->rank, i, k);
+    }
+    return LH_OK;
+}
+
+/* Computes the proof for an address record from one rank to another, on their
+ * connection from joining. */
+static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
+                  const unsigned char *card, size_t size,
+                  unsigned char out[LHI_MAC_BYTES])
+{
+    uint32_t peer = from == j->o->rank ? to : from;
+    lhi_handshake shake = {
+        .client = from, .server = to, .n_ranks = j->o->n_ranks};
+    memcpy(shake.job, j->job, sizeof shake.job);
+    lhi_handshake_compute_mac(j->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES, "rails",
+              &shake, card, size, out);
+}
+
+/* Sends this rank's rail addresses to a peer. */
+static lh_status send_addresses(const rail_setup *j, uint32_t peer, lh_error *err)
+{
+    unsigned char bytes[LHI_HANDSHAKE_BYTES + CARD_BYTES];
+    const unsigned char *card = address_at(j, j->o->rank, 0);
+    size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
+    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_RAILS,
+                   .rank = j->o->rank,
+                   .n_ranks = j->o->n_ranks,
+                   .more = (uint32_t)size};
+    memcpy(h.job, j->job, sizeof h.job);
+    compute_proof(j, j->o->rank, peer, card, size, h.mac);
+    lhi_handshake_write(&h, bytes);
+    memcpy(bytes + LHI_HANDSHAKE_BYTES, card, size);
+    if (lhi_send_now(j->fds[peer], bytes, LHI_HANDSHAKE_BYTES + size))
+        return LH_OK;
+    return lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", peer,
+                    strerror(errno));
+}
+
+static bool read_until(int fd, unsigned char *bytes, size_t size,
+                       int64_t until_ns)
+{
+    while (size > 0) {
+        struct pollfd f = {.fd = fd, .events = POLLIN};
+        int64_t left_ns = until_ns - lhi_now_ns();
+        struct timespec left = lhi_timespec(left_ns > 0 ? left_ns : 0);
+        ssize_t n = recv(fd, bytes, size, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) ||
+            (n < 0 && left_ns <= 0))
+            return false;
+        if (n < 0)
+            ppoll(&f, 1, &left, NULL);
+        else {
+            bytes += n;
+            size -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+/* Receives a peer's rail addresses and checks their proof. */
+static lh_status receive_addresses(const rail_setup *j, uint32_t peer, int64_t until_ns,
+                      lh_error *err)
+{
+    unsigned char bytes[LHI_HANDSHAKE_BYTES], mac[LHI_MAC_BYTES];
+    unsigned char *card = address_at(j, peer, 0);
+    size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
+    lhi_handshake_message h;
+    lh_error e = {0};
+    if (!read_until(j->fds[peer], bytes, sizeof bytes, until_ns))
+        return lhi_fail(err, LH_EIO, "rank %u does not say where its rails are",
+                        peer);
+    if (lhi_handshake_read(bytes, &h, &e) != LH_OK)
+        return lhi_fail(err, LH_EIO, "rank %u: %s", peer, e.text);
+    if (h.kind != LHI_HANDSHAKE_RAILS || h.rank != peer || h.more != size)
+        return lhi_fail(err, LH_EIO,
+                        "rank %u has other rails than the %u of rank %u", peer,
+                        j->o->n_rails, j->o->rank);
+    if (!read_until(j->fds[peer], card, size, until_ns))
+        return lhi_fail(err, LH_EIO, "rank %u does not say where its rails are",
+                        peer);
+    compute_proof(j, peer, j->o->rank, card, size, mac);
+    return lhi_mac_equals(mac, h.mac)
+               ? LH_OK
+               : lhi_fail(err, LH_EIO,
+                          "rank %u: where its rails are was changed", peer);
+}
+
+/* Exchanges rail addresses with all peers. */
+static lh_status exchange(const rail_setup *j, lh_error *err)
+{
+    int64_t until_ns = lhi_now_ns() + LHI_RAILS_CONNECT_TIMEOUT_NS;
+    for (uint32_t i = 0; i < j->o->n_ranks; i++)
+        if (i != j->o->rank)
+            LHI_TRY(send_addresses(j, i, err));
+    for (uint32_t i = 0; i < j->o->n_ranks; i++)
+        if (i != j->o->rank)
+            LHI_TRY(receive_addresses(j, i, until_ns, err));
+    return LH_OK;
+}
+
+static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
+                            lhi_rails **out, lh_error *err)
+{
+    LHI_TRY(listen_on_rails(j, err));
+    LHI_TRY(exchange(j, err));
+    lhi_rails_options o = {.rank = j->o->rank,
+                           .n_ranks = j->o->n_ranks,
+                           .n_rails = j->o->n_rails,
+                           .listeners = j->listeners,
+                           .addresses = j->addresses,
+                           .keys = j->keys,
+                           .timeout_ns = j->o->silence_ns,
+                           .failure = failure};
+    memcpy(o.job, j->job, sizeof o.job);
+    return lhi_rails_open(&o, out, streams, err);
+}
+
+lh_status lhi_rails_setup(const lhi_tcp_options *o, const unsigned char *keys,
+                         lhi_failure *failure, int *fds, lhi_rails **out,
+                         lh_error *err)
+{
+    rail_setup j = {.o = o, .keys = keys, .fds = fds};
+    for (uint32_t k = 0; k < LHI_MAX_RAILS; k++)
+        j.listeners[k] = -1;
+    lhi_compute_job_digest(o->job ? o->job : "", j.job);
+    j.addresses = calloc((size_t)o->n_ranks * o->n_rails, LHI_ADDRESS_BYTES);
+    int *streams = malloc(o->n_ranks * sizeof *streams);
+    lh_status status = j.addresses && streams
+                           ? open_rails(&j, failure, streams, out, err)
+                           : lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = streams[i];
+    }
+    for (uint32_t k = 0; k < LHI_MAX_RAILS && status != LH_OK; k++)
+        if (j.listeners[k] >= 0)
+            close(j.listeners[k]);
+    free(j.addresses);
+    free(streams);
+    return status;
+}

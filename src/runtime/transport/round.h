@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds of messages between all members of a group, the basis of the
+ * collectives (collective.c, group.c). */
+#ifndef LHI_NET_ROUND_H
+#define LHI_NET_ROUND_H
+
+#include "runtime/transport/transport.h"
+
+/* One round under one tag: a send and a receive per member. */
+typedef struct lhi_round {
+    lhi_net *net;
+    const lhi_net_group *group;
+    uint64_t tag;
+    lhi_net_op *sends, *receives; /* n_ranks each, zeroed; caller's */
+} lhi_round;
+
+/* Checks that the caller is the group's member `mine`; else LH_EINVAL. */
+lh_status lhi_round_check(const lhi_net *net, const lhi_net_group *group,
+                          lh_error *err);
+/* Starts the receive from member `i`, once per round. */
+lh_status lhi_round_receive(lhi_round *x, uint32_t i, void *data, size_t size,
+                            lh_error *err);
+/* Starts the send to member `i`, once per round. */
+lh_status lhi_round_send(lhi_round *x, uint32_t i, const void *data,
+                         size_t size, lh_error *err);
+/* Waits for the started operations in `ops` (x's sends or receives). */
+lh_status lhi_round_wait(lhi_round *x, lhi_net_op *ops,
+                         const lhi_net_stop *stop, lh_error *err);
+/* Waits for all started operations. After a failure (`status`) it ends the run,
+ * so that none remains pending. */
+lh_status lhi_round_end(lhi_round *x, lh_status status,
+                        const lhi_net_stop *stop, lh_error *err);
+
+/* Computes out[k] as the sum over all members' values k, in member order: equal
+ * on every member and transport. `mine` has the caller's n values, `others`
+ * those of each other member in turn. `out` may be `mine`. */
+void lhi_round_add(const lhi_net_group *group, const float *mine,
+                   const float *others, size_t n, float *out);
+
+#endif

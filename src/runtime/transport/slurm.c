@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "runtime/transport/slurm.h"
+
+#include "base/fail.h"
+#include "runtime/transport/sockets.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ports below Linux's ephemeral range. */
+enum { FIRST_PORT = 20000, N_PORTS = 10000 };
+
+/* Parses the number in an environment variable; `ends` lists characters that
+ * may follow it. */
+static bool parse_number(const char *name, uint64_t most, const char *ends,
+                      uint64_t *out)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || *text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (errno || n > most || (*end && (!ends || !strchr(ends, *end))))
+        return false;
+    *out = n;
+    return true;
+}
+
+/* Checks that the process itself is a task of the Slurm step. Open MPI's and
+ * Hydra's mpirun start their helpers by srun, so the Slurm variables may
+ * describe a helper. */
+static bool is_step_task(void)
+{
+    uint64_t rank, n, pmi;
+    if (!parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
+        !parse_number("SLURM_STEP_NUM_TASKS", UINT32_MAX, NULL, &n) ||
+        getenv("OMPI_COMM_WORLD_SIZE"))
+        return false;
+    return (!parse_number("PMI_RANK", UINT32_MAX, NULL, &pmi) || pmi == rank) &&
+           (!parse_number("PMI_SIZE", UINT32_MAX, NULL, &pmi) || pmi == n);
+}
+
+bool lhi_slurm_is_launched(void)
+{
+    return is_step_task() && (getenv("LONGHAUL_SECRET") || !lhi_mpi_is_launched());
+}
+
+bool lhi_slurm_is_first_rank(void)
+{
+    uint64_t rank;
+    return parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) && rank == 0;
+}
+
+lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
+                               lh_error *err)
+{
+    char name[sizeof((lhi_slurm_settings *)NULL)->host];
+    size_t n = 0;
+    const char *at = list;
+    while (*at && *at != ',' && n < sizeof name) {
+        if (*at != '[') {
+            name[n++] = *at++;
+            continue;
+        }
+        size_t first = strcspn(at + 1, "-,]");
+        const char *end = strchr(at, ']');
+        if (first == 0 || !end || first > sizeof name - n)
+            break;
+        memcpy(name + n, at + 1, first);
+        n += first;
+        at = end + 1;
+    }
+    if ((*at && *at != ',') || n == 0 || n >= room)
+        return lhi_fail(err, LH_EINVAL,
+                        "SLURM_STEP_NODELIST: no first node in '%.100s'; name "
+                        "rank 0's in LONGHAUL_HOST",
+                        list);
+    memcpy(out, name, n);
+    out[n] = '\0';
+    return LH_OK;
+}
+
+static bool is_loopback(const struct sockaddr_storage *a)
+{
+    unsigned char bytes[LHI_ADDRESS_BYTES];
+    static const unsigned char one[16] = {[15] = 1};
+    lhi_address_write((const struct sockaddr *)a, bytes);
+    return memcmp(bytes, one, sizeof one) == 0 ||
+           (bytes[10] == 0xff && bytes[11] == 0xff && bytes[12] == 127);
+}
+
+/* Checks that rank 0 runs on the host to which the others connect. */
+static lh_status check_first(const lhi_slurm_settings *s, lh_error *err)
+{
+    const char *here = getenv("SLURMD_NODENAME");
+    if (here && strcmp(here, s->host) != 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank 0 runs on node %.100s, and not on %.100s, the "
+                        "first of the step: name it in LONGHAUL_HOST, or "
+                        "distribute tasks by block",
+                        here, s->host);
+    struct sockaddr_storage a;
+    socklen_t size;
+    lh_status status = lhi_address_resolve(s->host, s->port, &a, &size, err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(err, "LONGHAUL_HOST names none");
+        return status;
+    }
+    if (is_loopback(&a))
+        return lhi_fail(err, LH_EINVAL,
+                        "rank 0's node %.100s is a loopback address to itself "
+                        "(/etc/hosts): name one that other nodes reach in "
+                        "LONGHAUL_HOST",
+                        s->host);
+    return LH_OK;
+}
+
+/* Determines rank 0's host. */
+static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
+{
+    const char *named = getenv("LONGHAUL_HOST");
+    const char *nodes = getenv("SLURM_STEP_NODELIST");
+    uint64_t n_nodes = 0;
+    if (named && *named) {
+        if (strlen(named) >= sizeof s->host)
+            return lhi_fail(err, LH_EINVAL, "LONGHAUL_HOST is too long");
+        snprintf(s->host, sizeof s->host, "%s", named);
+        return LH_OK;
+    }
+    if (parse_number("SLURM_STEP_NUM_NODES", UINT32_MAX, NULL, &n_nodes) &&
+        n_nodes == 1) {
+        snprintf(s->host, sizeof s->host, "127.0.0.1");
+        return LH_OK;
+    }
+    if (!nodes)
+        return lhi_fail(err, LH_EINVAL,
+                        "SLURM_STEP_NODELIST is not set: name rank 0's host "
+                        "in LONGHAUL_HOST");
+    LHI_TRY(lhi_slurm_first_node(nodes, s->host, sizeof s->host, err));
+    return s->rank == 0 ? check_first(s, err) : LH_OK;
+}
+
+/* Determines rank 0's port. */
+static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
+                           lh_error *err)
+{
+    uint64_t port;
+    if (getenv("LONGHAUL_PORT")) {
+        if (!parse_number("LONGHAUL_PORT", 65535, NULL, &port) || port == 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "LONGHAUL_PORT: '%.20s' is no port; 1 to 65535",
+                            getenv("LONGHAUL_PORT"));
+    } else if (!parse_number("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
+               port == 0) {
+        /* Concurrent jobs on a node have nearby numbers, so spread them. */
+        port = FIRST_PORT + (job % N_PORTS * 61 + step % N_PORTS) % N_PORTS;
+    }
+    s->port = (uint16_t)port;
+    return LH_OK;
+}
+
+/* Reads the job's secret. */
+static lh_status find_secret(lhi_slurm_settings *s, lh_error *err)
+{
+    s->secret = getenv("LONGHAUL_SECRET");
+    if (s->secret && strlen(s->secret) >= LHI_SECRET_MIN_BYTES)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    "ranks that srun started without MPI know each other by "
+                    "LONGHAUL_SECRET, %d characters or more: before srun, "
+                    "export LONGHAUL_SECRET=$(openssl rand -hex 32)",
+                    LHI_SECRET_MIN_BYTES);
+}
+
+lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err)
+{
+    lhi_slurm_settings s = {0};
+    uint64_t rank, n, job, step;
+    if (!parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
+        !parse_number("SLURM_STEP_NUM_TASKS", LHI_NET_MAX_RANKS, NULL, &n) ||
+        !parse_number("SLURM_JOB_ID", UINT32_MAX, NULL, &job) ||
+        !parse_number("SLURM_STEP_ID", UINT32_MAX, NULL, &step) || rank >= n)
+        return lhi_fail(err, LH_EINVAL,
+                        "SLURM_PROCID, SLURM_STEP_NUM_TASKS (at most %d), "
+                        "SLURM_JOB_ID and SLURM_STEP_ID do not name a rank: "
+                        "start it by srun",
+                        LHI_NET_MAX_RANKS);
+    s.rank = (uint32_t)rank;
+    s.n_ranks = (uint32_t)n;
+    snprintf(s.job, sizeof s.job, "slurm %" PRIu64 ".%" PRIu64, job, step);
+    LHI_TRY(find_secret(&s, err));
+    LHI_TRY(find_port(&s, job, step, err));
+    LHI_TRY(find_host(&s, err));
+    *out = s;
+    return LH_OK;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Startup under srun without MPI. A step's environment has the rank, the number
+ * of ranks, rank 0's host and the job's secret. Slurm's variables are described
+ * in srun(1), "OUTPUT ENVIRONMENT VARIABLES". */
+#ifndef LHI_SLURM_H
+#define LHI_SLURM_H
+
+#include "runtime/transport/transport.h"
+
+/* Timeout for all ranks to join; nodes may start seconds apart. */
+#define LHI_SLURM_JOIN_TIMEOUT_NS INT64_C(60000000000)
+
+/* This process's settings from the environment. */
+typedef struct lhi_slurm_settings {
+    uint32_t rank, n_ranks;
+    char host[256]; /* rank 0's */
+    uint16_t port;  /* rank 0's */
+    char job[64];   /* name of the step */
+    const char *secret;
+} lhi_slurm_settings;
+
+/* Checks whether this process is a Slurm task to be started this way: it has a
+ * secret in LONGHAUL_SECRET, or no MPI or PMI variables. */
+bool lhi_slurm_is_launched(void);
+/* Checks whether this is rank 0. All ranks detect errors in the environment,
+ * but only rank 0 prints them. */
+bool lhi_slurm_is_first_rank(void);
+
+/* Reads the environment. The host is LONGHAUL_HOST, or loopback if the step has
+ * one node, or the step's first node. The port is LONGHAUL_PORT, or the first
+ * that Slurm reserved for the step, or one computed from the step's number.
+ * LH_EINVAL: a variable is missing or invalid; `err` has the remedy. */
+lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err);
+
+/* Returns the first name in a Slurm node list: n07 for "n[07-12,20],m".
+ * LH_EINVAL: invalid list, or the name does not fit `room` bytes. */
+lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
+                               lh_error *err);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TCP sockets and addresses for joining ranks. */
+#ifndef LHI_SOCKETS_H
+#define LHI_SOCKETS_H
+
+#include "runtime/transport/handshake.h"
+
+#include <sys/socket.h>
+
+enum { LHI_ADDRESS_TEXT = 64 };
+
+/* Sets the socket options for connections between ranks. */
+void lhi_set_tcp_options(int fd);
+
+/* Encodes an address in the wire format. */
+void lhi_address_write(const struct sockaddr *from,
+                       unsigned char out[LHI_ADDRESS_BYTES]);
+/* Decodes an address; returns its length. */
+socklen_t lhi_address_read(const unsigned char in[LHI_ADDRESS_BYTES],
+                           struct sockaddr_storage *out);
+/* Formats an address, for example "127.0.0.1:4711". */
+void lhi_address_format(const struct sockaddr_storage *address, socklen_t size,
+                      char out[LHI_ADDRESS_TEXT]);
+
+/* Resolves rank 0's host name. LH_EIO: not found. */
+lh_status lhi_address_resolve(const char *host, uint16_t port,
+                           struct sockaddr_storage *out, socklen_t *size,
+                           lh_error *err);
+
+/* Listens on the address with the system's maximum backlog. *port receives the
+ * port, also if the address has port 0. `rank` is for the error text. */
+lh_status lhi_listen_at(const struct sockaddr_storage *address, socklen_t size,
+                        uint32_t rank, int *listener, uint32_t *port,
+                        lh_error *err);
+
+/* Sends all bytes without blocking; false: not all fit the socket buffer. */
+bool lhi_send_now(int fd, const void *bytes, size_t size);
+
+#endif

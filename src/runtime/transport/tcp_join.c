@@ -1,0 +1,780 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Joining over TCP for separately started ranks. Every rank connects to rank 0,
+ * authenticates with the job's secret and receives the others' addresses. It
+ * then connects to all lower ranks and authenticates with each. The secret
+ * itself is never transmitted.
+ *
+ * One thread does everything. Whatever it waits for, it also serves the pending
+ * connections (pending_connections.h), so that unauthenticated connections
+ * neither block a rank nor extend the timeout. A rank whose connection was
+ * dropped before authentication reconnects until the timeout. */
+#define _GNU_SOURCE
+#include "runtime/transport/tcp_join.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "runtime/transport/pending_connections.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/sockets.h"
+#include "runtime/transport/wire_format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Descriptors besides the connections (listener and the threads' wake-up
+ * files), and the minimum number of pending connections. */
+enum { OTHER_FILES = 8, MIN_PENDING = 2 };
+/* Connections accepted per poll(), before pending ones are read. */
+enum { ACCEPTS_PER_POLL = 64 };
+static const int64_t ms_ns = 1000000;
+
+/* Reasons for a rejection, from least to most informative. */
+typedef enum rejection {
+    REFUSED_NOBODY,
+    REFUSED_SILENT,
+    REFUSED_INVALID,
+    REFUSED_STRANGER, /* rank of another job, or not in this one */
+    REFUSED_SECRET
+} rejection;
+
+/* State of joining. */
+typedef struct tcp {
+    const lhi_tcp_options *options;
+    unsigned char job[32];
+    int listener;             /* -1: not open */
+    uint32_t port;            /* listener's */
+    int *fds;                 /* authenticated connections by rank; else -1 */
+    unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
+    lhi_handshake *shakes;    /* by rank */
+    lhi_pending_connections guests;
+    struct pollfd *polls; /* entries for pending connections and ranks */
+    int64_t until_ns;
+    bool cut; /* peer closed the last connection; a retry may succeed */
+    rejection refused; /* most informative rejection: kind, and text */
+    char refused_text[200];
+    uint64_t n_refused;
+    const lhi_tcp_extra *extra;
+    lhi_tcp_extra_callback *told;
+    void *context;
+} tcp;
+
+/* Creates a handshake message of the given kind. */
+static lhi_handshake_message make_message(const tcp *t, lhi_handshake_kind kind)
+{
+    lhi_handshake_message h = {
+        .kind = kind, .rank = t->options->rank, .n_ranks = t->options->n_ranks};
+    memcpy(h.job, t->job, sizeof h.job);
+    return h;
+}
+
+/* ---- the accepting side ---- */
+
+/* Records a rejection if it is at least as informative as the last. */
+static void note_refusal(tcp *t, const lhi_pending_connection *g, rejection how,
+                         const char *why)
+{
+    struct sockaddr_storage a;
+    char name[LHI_ADDRESS_TEXT];
+    t->n_refused++;
+    if (how < t->refused)
+        return;
+    t->refused = how;
+    lhi_address_format(&a, lhi_address_read(g->address, &a), name);
+    snprintf(t->refused_text, sizeof t->refused_text, "%s (%.100s)", name, why);
+}
+
+/* Sends a refusal without blocking; it is lost if the socket buffer is full. */
+static void refuse(const tcp *t, int fd, const char *why)
+{
+    unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
+    lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_REFUSE);
+    h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
+    lhi_handshake_write(&h, bytes);
+    memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
+    lhi_send_now(fd, bytes, LHI_HANDSHAKE_BYTES + h.more);
+}
+
+/* Checks for reasons to reject a rank; `text` receives the reason. */
+static bool find_objection(const tcp *t, const lhi_handshake_message *h, char *text, size_t room)
+{
+    const lhi_tcp_options *o = t->options;
+    if (memcmp(h->job, t->job, sizeof h->job) != 0)
+        snprintf(text, room, "rank %u runs another job at this port", o->rank);
+    else if (h->n_ranks != o->n_ranks)
+        snprintf(text, room, "rank %u has %u ranks in its job, rank %u has %u",
+                 o->rank, o->n_ranks, h->rank, h->n_ranks);
+    else if (h->n_rails != o->n_rails)
+        snprintf(text, room, "rank %u has %u rails, rank %u has %u", o->rank,
+                 o->n_rails, h->rank, h->n_rails);
+    else if (h->rank <= o->rank)
+        snprintf(text, room, "rank %u expects no rank %u", o->rank, h->rank);
+    else if (t->fds[h->rank] >= 0)
+        snprintf(text, room, "there is a rank %u already", h->rank);
+    else
+        return false;
+    return true;
+}
+
+/* challenge() and admit() handle a pending connection's message. False: close
+ * it; the rejection is recorded. */
+static bool challenge(tcp *t, lhi_pending_connection *g, const lhi_handshake_message *h)
+{
+    char text[200], why[100];
+    if (h->kind != LHI_HANDSHAKE_HELLO) {
+        note_refusal(t, g, REFUSED_INVALID, "it does not begin with its name");
+        return false;
+    }
+    if (find_objection(t, h, text, sizeof text)) {
+        bool other = memcmp(h->job, t->job, sizeof h->job) != 0;
+        snprintf(why, sizeof why, "rank %u of another job", h->rank);
+        note_refusal(t, g, REFUSED_STRANGER, other ? why : text);
+        refuse(t, g->fd, text);
+        return false;
+    }
+    g->shake = (lhi_handshake){.client = h->rank,
+                               .server = t->options->rank,
+                               .n_ranks = h->n_ranks,
+                               .port = h->port};
+    memcpy(g->shake.job, t->job, sizeof t->job);
+    memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_CHALLENGE);
+    if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce)) {
+        note_refusal(t, g, REFUSED_SECRET, "no random numbers here");
+        return false;
+    }
+    memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
+    g->identified = true;
+    lhi_handshake_write(&answer, bytes);
+    return lhi_send_now(g->fd, bytes, sizeof bytes);
+}
+
+/* Checks the client's proof. True: the connection now belongs to the rank and
+ * is no longer pending. */
+static bool admit(tcp *t, lhi_pending_connection *g, const lhi_handshake_message *h)
+{
+    const lhi_tcp_options *o = t->options;
+    unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HANDSHAKE_BYTES];
+    uint32_t rank = g->shake.client;
+    char why[100];
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake, NULL, 0, mac);
+    if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
+        !lhi_mac_equals(mac, h->mac)) {
+        snprintf(why, sizeof why,
+                 "rank %u: wrong secret: it is not the one that rank %u has",
+                 rank, o->rank);
+        note_refusal(t, g, REFUSED_SECRET, why);
+        refuse(t, g->fd, why);
+        return false;
+    }
+    if (t->fds[rank] >= 0) { /* two concurrent connections */
+        snprintf(why, sizeof why, "there is a rank %u already", rank);
+        note_refusal(t, g, REFUSED_STRANGER, why);
+        refuse(t, g->fd, why);
+        return false;
+    }
+    lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_WELCOME);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
+              answer.mac);
+    lhi_handshake_write(&answer, bytes);
+    if (!lhi_send_now(g->fd, bytes, sizeof bytes))
+        return false;
+    t->fds[rank] = g->fd;
+    t->shakes[rank] = g->shake;
+    memcpy(t->addresses + rank * LHI_ADDRESS_BYTES, g->address,
+           LHI_ADDRESS_BYTES);
+    unsigned char *port = t->addresses + rank * LHI_ADDRESS_BYTES + 16;
+    port[0] = (unsigned char)(g->shake.port >> 8);
+    port[1] = (unsigned char)(g->shake.port & 255);
+    g->fd = -1;
+    return true;
+}
+
+/* Reads from a pending connection; its fd is -1 once it is closed or admitted.
+ */
+static void read_pending(tcp *t, lhi_pending_connection *g)
+{
+    ssize_t n =
+        recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    bool stays = n > 0;
+    if (!stays)
+        note_refusal(t, g, REFUSED_SILENT, "it closed the connection");
+    else
+        g->n_got += (size_t)n;
+    if (stays && g->n_got == sizeof g->buffer) {
+        lhi_handshake_message h;
+        lh_error err = {0};
+        g->n_got = 0;
+        stays = lhi_handshake_read(g->buffer, &h, &err) == LH_OK;
+        if (!stays)
+            note_refusal(t, g, REFUSED_INVALID, err.text);
+        else
+            stays = g->identified ? admit(t, g, &h) : challenge(t, g, &h);
+    }
+    if (stays)
+        return;
+    close(g->fd);
+    g->fd = -1;
+}
+
+/* Closes pending connections whose time is over. */
+static void close_expired(tcp *t)
+{
+    int64_t now_ns = lhi_now_ns();
+    for (uint32_t i = 0; i < t->guests.n; i++) {
+        lhi_pending_connection *g = &t->guests.list[i];
+        if (g->fd < 0 || now_ns <= g->until_ns)
+            continue;
+        note_refusal(t, g, REFUSED_SILENT, "it said nothing in time");
+        close(g->fd);
+        g->fd = -1;
+    }
+    lhi_pending_remove_closed(&t->guests);
+}
+
+/* ---- waiting, for ranks and pending connections ---- */
+
+/* Polls for at most 100 ms and serves pending connections. Returns whether `fd`
+ * (-1: none) has the event `what`. Unless `spoke` is NULL, also polls the
+ * connected higher ranks; *spoke receives the rank of one with input, which is
+ * out of turn. */
+static bool poll_all(tcp *t, int fd, short what, int64_t until_ns,
+                        uint32_t *spoke)
+{
+    const lhi_tcp_options *o = t->options;
+    int64_t left_ns = until_ns - lhi_now_ns();
+    int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
+    t->polls[0] = (struct pollfd){.fd = fd, .events = what};
+    struct pollfd *guests = t->polls + 1;
+    uint32_t n_guests = lhi_pending_fill_polls(&t->guests, t->listener, guests) - 1;
+    struct pollfd *ranks = guests + n_guests + 1;
+    for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
+        ranks[i] = (struct pollfd){.fd = i > o->rank ? t->fds[i] : -1,
+                                   .events = POLLIN};
+    nfds_t n = n_guests + 2 + (spoke ? o->n_ranks : 0);
+    if (poll(t->polls, n, ms < 0 ? (int)(left_ns / ms_ns) + 1 : ms) < 0)
+        return false;
+    bool listens = guests[0].revents != 0, has = t->polls[0].revents != 0;
+    for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
+        if (ranks[i].revents)
+            *spoke = i;
+    for (uint32_t i = 0; i < n_guests; i++)
+        if (guests[i + 1].revents)
+            read_pending(t, &t->guests.list[i]);
+    close_expired(t);
+    for (int i = 0; listens && i < ACCEPTS_PER_POLL; i++) {
+        lhi_pending_connection *g = lhi_pending_accept(&t->guests, t->listener);
+        if (!g)
+            break;
+        read_pending(t, g); /* its message may have arrived already */
+        lhi_pending_remove_closed(&t->guests);
+    }
+    return has;
+}
+
+/* Waits until the socket is readable (or writable), or until `until_ns`. */
+static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
+{
+    while (!poll_all(t, fd, what, until_ns, NULL))
+        if (lhi_now_ns() >= until_ns)
+            return false;
+    return true;
+}
+
+/* After recv() or send() returned `n`: waits and returns true if the call
+ * should be repeated; false: `errno` has the error. */
+static bool should_retry(tcp *t, int fd, ssize_t n, short what, int64_t until_ns)
+{
+    if (n >= 0)
+        return true;
+    if (errno != EAGAIN && errno != EINTR)
+        return false;
+    if (wait_fd(t, fd, what, until_ns))
+        return true;
+    errno = ETIMEDOUT;
+    return false;
+}
+
+static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n =
+            recv(fd, (unsigned char *)out + at, size - at, MSG_DONTWAIT);
+        if (n == 0)
+            errno = 0;
+        if (n == 0 || !should_retry(t, fd, n, POLLIN, until_ns))
+            return false;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static bool write_until(tcp *t, int fd, const void *in, size_t size,
+                        int64_t until_ns)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = send(fd, (const unsigned char *)in + at, size - at,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (!should_retry(t, fd, n, POLLOUT, until_ns))
+            return false;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* ---- handshake ---- */
+
+static bool send_message(tcp *t, int fd, const lhi_handshake_message *h, const void *more,
+                int64_t until_ns)
+{
+    unsigned char bytes[LHI_HANDSHAKE_BYTES];
+    lhi_handshake_write(h, bytes);
+    return write_until(t, fd, bytes, sizeof bytes, until_ns) &&
+           (h->more == 0 || write_until(t, fd, more, h->more, until_ns));
+}
+
+/* Reads a handshake message of the given kind; a refusal becomes an error with
+ * its reason. */
+static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind, uint32_t from,
+                      lhi_handshake_message *h, int64_t until_ns, lh_error *err)
+{
+    unsigned char bytes[LHI_HANDSHAKE_BYTES], more[LHI_REFUSAL_BYTES];
+    t->cut = false;
+    if (!read_until(t, fd, bytes, sizeof bytes, until_ns)) {
+        t->cut = errno != ETIMEDOUT;
+        return lhi_fail(err, LH_EIO, "rank %u: %s while rank %u joined", from,
+                        errno == ETIMEDOUT ? "it said nothing more"
+                        : errno            ? strerror(errno)
+                                           : "it closed the connection",
+                        t->options->rank);
+    }
+    lh_status status = lhi_handshake_read(bytes, h, err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(err, "rank %u", from);
+        return status;
+    }
+    if (h->kind == LHI_HANDSHAKE_REFUSE) {
+        char text[LHI_REFUSAL_BYTES + 1];
+        t->cut = !read_until(t, fd, more, h->more, until_ns);
+        lhi_wire_sanitise_text(more, t->cut ? 0 : h->more, text, sizeof text);
+        return lhi_fail(err, LH_EIO, "%s", text);
+    }
+    if (h->kind != kind || h->rank != from || h->n_ranks != t->options->n_ranks)
+        return lhi_fail(err, LH_EIO,
+                        "rank %u: it answers as rank %u of %u, out of order",
+                        from, h->rank, h->n_ranks);
+    return LH_OK;
+}
+
+/* Runs the connecting side's handshake: mutual authentication with rank `to`.
+ */
+static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
+                       lh_error *err)
+{
+    const lhi_tcp_options *o = t->options;
+    lhi_handshake *s = &t->shakes[to];
+    *s = (lhi_handshake){.client = o->rank,
+                         .server = to,
+                         .n_ranks = o->n_ranks,
+                         .port = t->port};
+    memcpy(s->job, t->job, sizeof s->job);
+    lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_HELLO), answer;
+    h.port = t->port;
+    h.n_rails = t->options->n_rails;
+    if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
+        return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
+    memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
+    /* If the write fails, the input has the reason. */
+    send_message(t, fd, &h, NULL, until_ns);
+    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_CHALLENGE, to, &answer, until_ns, err));
+    memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
+    h = make_message(t, LHI_HANDSHAKE_PROOF);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, NULL, 0, h.mac);
+    send_message(t, fd, &h, NULL, until_ns);
+    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_WELCOME, to, &answer, until_ns, err));
+    unsigned char mac[LHI_MAC_BYTES];
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", s, NULL, 0, mac);
+    if (!lhi_mac_equals(mac, answer.mac))
+        return lhi_fail(err, LH_EIO,
+                        "rank %u does not hold the job's secret: another "
+                        "program may have taken its port",
+                        to);
+    return LH_OK;
+}
+
+/* ---- waiting for the others ---- */
+
+/* Returns the first rank from `from` on that is not connected. */
+static uint32_t first_missing(const tcp *t, uint32_t from)
+{
+    uint32_t i = from;
+    while (i < t->options->n_ranks && t->fds[i] >= 0)
+        i++;
+    return i;
+}
+
+/* Fails with the missing ranks and the rejections. */
+static lh_status fail_missing(const tcp *t, lh_error *err)
+{
+    uint32_t n = 0, n_ranks = t->options->n_ranks, mine = t->options->rank;
+    for (uint32_t i = mine + 1; i < n_ranks; i++)
+        n += t->fds[i] < 0;
+    char others[40] = "", refused[60] = "";
+    if (n > 1)
+        snprintf(others, sizeof others, " and %u more have", n - 1);
+    if (t->n_refused > 1)
+        snprintf(refused, sizeof refused, " and %" PRIu64 " more",
+                 t->n_refused - 1);
+    return lhi_fail(err, LH_EIO, "rank %u%s not joined rank %u in time%s%s%s%s",
+                    first_missing(t, mine + 1), n > 1 ? others : " has", mine,
+                    t->n_refused ? "; refused: " : "", t->refused_text, refused,
+                    t->guests.short_of_files
+                        ? "; no file descriptor is free for it (ulimit -n)"
+                        : "");
+}
+
+/* Waits until all higher ranks are connected, then stops listening. */
+static lh_status accept_higher_ranks(tcp *t, lh_error *err)
+{
+    const lhi_tcp_options *o = t->options;
+    while (first_missing(t, o->rank + 1) < o->n_ranks) {
+        lhi_handshake_message h;
+        uint32_t spoke = UINT32_MAX;
+        if (lhi_now_ns() >= t->until_ns)
+            return fail_missing(t, err);
+        /* The only message expected from rank 0 now is a refusal. */
+        if (poll_all(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
+                        &spoke))
+            spoke = 0;
+        if (spoke == UINT32_MAX)
+            continue;
+        LHI_TRY(receive_message(t, t->fds[spoke], LHI_HANDSHAKE_REFUSE, spoke, &h,
+                     lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS, err));
+        return lhi_fail(err, LH_EIO, "rank %u: it speaks out of turn", spoke);
+    }
+    close(t->listener);
+    t->listener = -1;
+    lhi_pending_close_all(&t->guests);
+    return LH_OK;
+}
+
+/* ---- joining ---- */
+
+/* Creates a socket, dropping pending connections if descriptors are short. */
+static int make_socket(tcp *t, int family)
+{
+    int fd;
+    do
+        fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    while (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
+           lhi_pending_drop_oldest(&t->guests));
+    return fd;
+}
+
+/* Attempts to connect once; returns 0 or an errno. */
+static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
+                       socklen_t size, int64_t until_ns)
+{
+    int error = 0;
+    socklen_t error_size = sizeof error;
+    if (connect(fd, (const struct sockaddr *)a, size) == 0)
+        return 0;
+    if (errno != EINPROGRESS && errno != EINTR)
+        return errno;
+    if (!wait_fd(t, fd, POLLOUT, until_ns))
+        return ETIMEDOUT;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size);
+    return error;
+}
+
+/* Listens on the local address of this connection, under which other ranks can
+ * reach this one. */
+static lh_status listen_on_local_address(tcp *t, int fd, lh_error *err)
+{
+    struct sockaddr_storage mine;
+    socklen_t size = sizeof mine;
+    if (getsockname(fd, (struct sockaddr *)&mine, &size))
+        return lhi_fail(err, LH_EIO, "no address: %s", strerror(errno));
+    /* sin_port has the same offset in both address families. */
+    ((struct sockaddr_in *)(void *)&mine)->sin_port = 0;
+    return lhi_listen_at(&mine, size, t->options->rank, &t->listener, &t->port,
+                         err);
+}
+
+/* Connects to a rank and runs the handshake. Sets t->cut if a retry may
+ * succeed: the rank does not listen yet, is overloaded, or dropped this
+ * connection in favour of others. */
+static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
+                              socklen_t size, uint32_t to, lh_error *err)
+{
+    /* With a full backlog the system retransmits only after seconds, so a new
+     * attempt is faster. */
+    int64_t soon_ns = lhi_now_ns() + 1000 * ms_ns;
+    t->cut = false;
+    int fd = make_socket(t, a->ss_family);
+    if (fd < 0)
+        return lhi_fail(err, LH_EIO, "rank %u: no socket: %s (ulimit -n)",
+                        t->options->rank, strerror(errno));
+    int error = try_connect(t, fd, a, size,
+                            soon_ns < t->until_ns ? soon_ns : t->until_ns);
+    lh_status status = LH_OK;
+    if (error) {
+        char name[LHI_ADDRESS_TEXT];
+        lhi_address_format(a, size, name);
+        t->cut = true;
+        status = lhi_fail(err, LH_EIO, "rank %u is not to be had at %s: %s", to,
+                          name, strerror(error));
+    }
+    lhi_set_tcp_options(fd);
+    if (status == LH_OK && t->listener < 0)
+        status = listen_on_local_address(t, fd, err);
+    if (status == LH_OK)
+        status = run_handshake(t, fd, to, t->until_ns, err);
+    if (status == LH_OK)
+        t->fds[to] = fd;
+    else
+        close(fd);
+    return status;
+}
+
+/* Retries until it succeeds, is rejected, or the timeout expires. */
+static lh_status connect_with_retry(tcp *t, const struct sockaddr_storage *a,
+                                   socklen_t size, uint32_t to, lh_error *err)
+{
+    int64_t pause_ns = 20 * ms_ns;
+    for (;;) {
+        lh_status status = connect_once(t, a, size, to, err);
+        int64_t now_ns = lhi_now_ns();
+        if (status == LH_OK || !t->cut || now_ns >= t->until_ns)
+            return status;
+        /* Random delay, so that many ranks do not retry at once. */
+        unsigned char some = 0;
+        lhi_random_bytes(&some, 1);
+        int64_t again_ns = now_ns + pause_ns / 2 + pause_ns * some / 256;
+        wait_fd(t, -1, 0, again_ns < t->until_ns ? again_ns : t->until_ns);
+        if (pause_ns < 500 * ms_ns)
+            pause_ns *= 2;
+    }
+}
+
+/* Sends all ranks' addresses from rank 0, with the data in `extra`. */
+static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
+{
+    const lhi_tcp_options *o = t->options;
+    size_t size = (size_t)o->n_ranks * LHI_ADDRESS_BYTES;
+    unsigned char *bytes = calloc(1, size + sizeof extra->bytes);
+    if (!bytes)
+        return lhi_fail_nomem(err);
+    memcpy(bytes, t->addresses, size);
+    memcpy(bytes + size, extra->bytes, sizeof extra->bytes);
+    size += sizeof extra->bytes;
+    lh_status status = LH_OK;
+    for (uint32_t i = 1; i < o->n_ranks && status == LH_OK; i++) {
+        lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_TABLE);
+        h.more = (uint32_t)size;
+        lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[i], bytes,
+                  size, h.mac);
+        if (!send_message(t, t->fds[i], &h, bytes, lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS))
+            status = lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", i,
+                              strerror(errno));
+    }
+    free(bytes);
+    return status;
+}
+
+static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
+{
+    const lhi_tcp_options *o = t->options;
+    size_t size = (size_t)o->n_ranks * LHI_ADDRESS_BYTES;
+    lhi_handshake_message h;
+    /* Rank 0 times out first and sends the reason. */
+    int64_t until_ns = t->until_ns + 1000 * ms_ns;
+    LHI_TRY(receive_message(t, t->fds[0], LHI_HANDSHAKE_TABLE, 0, &h, until_ns, err));
+    if (h.more != size + sizeof extra->bytes)
+        return lhi_fail(err, LH_EIO, "rank 0: a table of %u bytes", h.more);
+    unsigned char *bytes = malloc(h.more);
+    if (!bytes)
+        return lhi_fail_nomem(err);
+    lh_status status = LH_OK;
+    unsigned char mac[LHI_MAC_BYTES];
+    if (!read_until(t, t->fds[0], bytes, h.more, until_ns))
+        status = lhi_fail(err, LH_EIO, "rank 0: connection lost");
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[0], bytes, h.more,
+              mac);
+    if (status == LH_OK && !lhi_mac_equals(mac, h.mac))
+        status = lhi_fail(err, LH_EIO, "rank 0: its table was changed");
+    if (status == LH_OK) {
+        memcpy(t->addresses, bytes, size);
+        memcpy(extra->bytes, bytes + size, sizeof extra->bytes);
+    }
+    free(bytes);
+    return status;
+}
+
+/* On rank 0, waits until each rank has reported its connections complete. */
+static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
+{
+    uint32_t n = t->options->n_ranks, left = n - 1;
+    bool *ready = calloc(n, sizeof *ready);
+    lh_status status = ready ? LH_OK : lhi_fail_nomem(err);
+    while (status == LH_OK && left > 0) {
+        lhi_handshake_message h;
+        uint32_t spoke = UINT32_MAX, late = 1;
+        poll_all(t, -1, 0, until_ns, &spoke);
+        while (late < n && ready[late])
+            late++;
+        if (spoke == UINT32_MAX && lhi_now_ns() < until_ns)
+            continue;
+        if (spoke == UINT32_MAX) /* sets the error from its message */
+            spoke = late;
+        status =
+            receive_message(t, t->fds[spoke], LHI_HANDSHAKE_READY, spoke, &h, until_ns, err);
+        if (status != LH_OK)
+            break;
+        left -= !ready[spoke];
+        ready[spoke] = true;
+    }
+    free(ready);
+    return status;
+}
+
+/* Barrier: no rank starts before all are connected. */
+static lh_status start_together(tcp *t, lh_error *err)
+{
+    const lhi_tcp_options *o = t->options;
+    lhi_handshake_message h = make_message(t, o->rank ? LHI_HANDSHAKE_READY : LHI_HANDSHAKE_GO), got;
+    int64_t until_ns = t->until_ns + 2000 * ms_ns;
+    if (o->rank) {
+        send_message(t, t->fds[0], &h, NULL, until_ns);
+        return receive_message(t, t->fds[0], LHI_HANDSHAKE_GO, 0, &got,
+                    until_ns + 1000 * ms_ns, err);
+    }
+    LHI_TRY(receive_ready(t, until_ns, err));
+    for (uint32_t i = 1; i < o->n_ranks; i++)
+        if (!send_message(t, t->fds[i], &h, NULL, until_ns))
+            return lhi_fail(err, LH_EIO, "rank %u: connection lost", i);
+    return LH_OK;
+}
+
+/* Extends the timeout once all ranks are present, for the remaining steps. */
+static void extend_timeout(tcp *t)
+{
+    int64_t until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS;
+    if (until_ns > t->until_ns)
+        t->until_ns = until_ns;
+}
+
+static lh_status join(tcp *t, lh_error *err)
+{
+    const lhi_tcp_options *o = t->options;
+    struct sockaddr_storage a;
+    socklen_t size = 0;
+    LHI_TRY(lhi_address_resolve(o->host ? o->host : "127.0.0.1", o->port, &a,
+                             &size, err));
+    if (o->rank == 0) {
+        LHI_TRY(lhi_listen_at(&a, size, 0, &t->listener, &t->port, err));
+        LHI_TRY(accept_higher_ranks(t, err));
+        extend_timeout(t);
+        LHI_TRY(send_table(t, t->extra, err));
+    } else {
+        LHI_TRY(connect_with_retry(t, &a, size, 0, err));
+        lhi_tcp_extra extra;
+        LHI_TRY(receive_table(t, &extra, err));
+        extend_timeout(t);
+        LHI_TRY(t->told(t->context, o, &extra, err));
+        for (uint32_t i = 1; i < o->rank; i++) {
+            size = lhi_address_read(t->addresses + i * LHI_ADDRESS_BYTES, &a);
+            LHI_TRY(connect_with_retry(t, &a, size, i, err));
+        }
+        LHI_TRY(accept_higher_ranks(t, err));
+    }
+    return start_together(t, err);
+}
+
+static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
+{
+    if (!lhi_handshake_can_authenticate())
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "this build has no tcp transport: it was made without "
+                        "OpenSSL (libssl-dev)");
+    if (o->n_ranks == 0 || o->n_ranks > LHI_NET_MAX_RANKS ||
+        o->rank >= o->n_ranks)
+        return lhi_fail(err, LH_EINVAL, "there is no rank %u of %u", o->rank,
+                        o->n_ranks);
+    if (o->n_rails > LHI_MAX_RAILS)
+        return lhi_fail(err, LH_EINVAL, "there are at most %d rails, not %u",
+                        LHI_MAX_RAILS, o->n_rails);
+    if (o->secret_size < LHI_SECRET_MIN_BYTES)
+        return lhi_fail(err, LH_EINVAL,
+                        "the job's secret has %zu bytes; it needs at least %d",
+                        o->secret_size, LHI_SECRET_MIN_BYTES);
+    return LH_OK;
+}
+
+static lh_status allocate(tcp *t, lh_error *err)
+{
+    uint32_t n = t->options->n_ranks, above = n - t->options->rank - 1;
+    uint32_t least = n - 1 + OTHER_FILES + MIN_PENDING;
+    uint32_t best = n - 1 + OTHER_FILES + above + LHI_PENDING_EXTRA;
+    uint32_t files = lhi_count_free_files(best);
+    if (files < least)
+        return lhi_fail(err, LH_EIO,
+                        "rank %u has to open %u files for its connections to "
+                        "%u others, and its limit leaves it %u; raise it "
+                        "(ulimit -n)",
+                        t->options->rank, least, n - 1, files);
+    t->fds = malloc(n * sizeof *t->fds);
+    t->addresses = calloc(n, LHI_ADDRESS_BYTES);
+    t->shakes = calloc(n, sizeof *t->shakes);
+    for (uint32_t i = 0; t->fds && i < n; i++)
+        t->fds[i] = -1;
+    LHI_TRY(lhi_pending_init(&t->guests, files - (n - 1) - OTHER_FILES, err));
+    t->polls = calloc((size_t)t->guests.capacity + 2 + n, sizeof *t->polls);
+    return t->fds && t->addresses && t->shakes && t->polls
+               ? LH_OK
+               : lhi_fail_nomem(err);
+}
+
+lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
+                       lhi_tcp_extra_callback *told, void *context, int *fds,
+                       unsigned char *keys, lh_error *err)
+{
+    tcp t = {.options = o,
+             .listener = -1,
+             .extra = extra,
+             .told = told,
+             .context = context};
+    LHI_TRY(check_options(o, err));
+    t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_TIMEOUT_NS);
+    lhi_compute_job_digest(o->job ? o->job : "", t.job);
+    lh_error e = {0};
+    lh_status status = allocate(&t, &e);
+    if (status == LH_OK)
+        status = join(&t, &e);
+    for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
+        if (status == LH_OK) {
+            fds[i] = t.fds[i];
+            lhi_handshake_compute_mac(o->secret, o->secret_size, "frames", &t.shakes[i], NULL,
+                      0, keys + (size_t)i * LHI_MAC_BYTES);
+        } else if (t.fds[i] >= 0) { /* waiting ranks receive the reason */
+            refuse(&t, t.fds[i], e.text);
+            close(t.fds[i]);
+        }
+    }
+    if (t.listener >= 0)
+        close(t.listener);
+    lhi_pending_fini(&t.guests);
+    free(t.polls);
+    free(t.fds);
+    free(t.addresses);
+    free(t.shakes);
+    return status == LH_OK ? LH_OK : lhi_fail(err, status, "%s", e.text);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Joins the ranks of a job over TCP. */
+#ifndef LHI_TCP_H
+#define LHI_TCP_H
+
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/transport.h"
+
+/* Default timeout for all ranks to join. */
+#define LHI_JOIN_TIMEOUT_NS INT64_C(4000000000)
+/* Default silence after which a rank has failed. */
+#define LHI_SILENCE_TIMEOUT_NS INT64_C(3500000000)
+
+/* Additional data that rank 0 sends to all ranks. */
+typedef struct lhi_tcp_extra {
+    unsigned char bytes[64];
+} lhi_tcp_extra;
+
+/* Callback on the other ranks for that data; an error prevents all from
+ * starting. */
+typedef lh_status lhi_tcp_extra_callback(void *context, const lhi_tcp_options *options,
+                               const lhi_tcp_extra *extra, lh_error *err);
+
+/* Connects this rank to all others: fds[i], -1 at its own. The LHI_MAC_BYTES at
+ * keys + i * LHI_MAC_BYTES are a key shared only with rank i, new for each
+ * connection. Rank 0 sends `extra`; the other ranks receive it through `told`.
+ */
+lh_status lhi_tcp_join(const lhi_tcp_options *options,
+                       const lhi_tcp_extra *extra, lhi_tcp_extra_callback *told,
+                       void *context, int *fds, unsigned char *keys,
+                       lh_error *err);
+
+#endif

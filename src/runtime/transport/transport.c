@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/transport/transport.h"
+
+#include "base/fail.h"
+#include "base/realtime.h"
+#include "runtime/transport/futex.h"
+#include "runtime/transport/transport_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Changes the state from `from` to `to`; false: it was another one. */
+static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
+{
+    return __atomic_compare_exchange_n(&failure->state, &from, to, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
+                        const char *text)
+{
+    if (!change_state(failure, LHI_FAILURE_NONE, LHI_FAILURE_WRITING))
+        return;
+    snprintf(failure->text, sizeof failure->text, "%s", text);
+    failure->rank = rank;
+    failure->reported_by = from;
+    change_state(failure, LHI_FAILURE_WRITING, LHI_FAILURE_SET);
+}
+
+/* Returns the state once no one is writing the reason. Writing takes almost no
+ * time unless the writer was killed; after one second the reason is marked as
+ * incomplete for good. */
+static uint32_t final_state(lhi_failure *failure)
+{
+    int64_t until_ns = 0;
+    uint32_t state;
+    while ((state = __atomic_load_n(&failure->state, __ATOMIC_ACQUIRE)) ==
+           LHI_FAILURE_WRITING) {
+        int64_t now_ns = lhi_now_ns();
+        if (until_ns == 0)
+            until_ns = now_ns + 1000000000;
+        if (now_ns > until_ns)
+            change_state(failure, LHI_FAILURE_WRITING, LHI_FAILURE_INCOMPLETE);
+        else
+            lhi_sleep_for(20000);
+    }
+    return state;
+}
+
+void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
+{
+    char text[sizeof failure->text];
+    snprintf(text, sizeof text, "rank %u: %s", rank, reason);
+    set_failure(failure, rank, LHI_NET_OBSERVED, text);
+}
+
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, const char *text)
+{
+    unsigned rank;
+    if (sscanf(text, "rank %9u:", &rank) != 1)
+        rank = from;
+    set_failure(failure, rank, from, text);
+}
+
+bool lhi_net_is_reporter(const lhi_net *net)
+{
+    lhi_failure *f = net->failure;
+    if (final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
+        return true;
+    return f->reported_by != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
+}
+
+bool lhi_net_read_notice(lhi_net *net, char *text, size_t room)
+{
+    return net->read_notice && net->read_notice(net->notice_context, text, room);
+}
+
+const char *lhi_failure_text(lhi_failure *failure)
+{
+    switch (final_state(failure)) {
+    case LHI_FAILURE_NONE:
+        return NULL;
+    case LHI_FAILURE_SET:
+        return failure->text;
+    default:
+        return "a rank has failed";
+    }
+}
+
+lh_status lhi_net_fail(const lhi_net *net, lh_error *err)
+{
+    const char *why = lhi_net_failure(net);
+    return lhi_fail(err, LH_EIO, "%s", why ? why : "the run has failed");
+}
+
+void lhi_net_fail_size(lhi_net *net, uint32_t from, uint64_t tag,
+                        size_t message_bytes, size_t receive_bytes)
+{
+    char text[200];
+    snprintf(text, sizeof text,
+             "the message with tag %" PRIu64 " from rank %u has %zu bytes, its "
+             "receive %zu",
+             tag, from, message_bytes, receive_bytes);
+    lhi_net_abort(net, text);
+}
+
+void lhi_op_done(lhi_net_op *op, lh_status status)
+{
+    op->status = status;
+    uint32_t *state = &op->state;
+    lhi_net *rings = op->signals_event ? op->net : NULL;
+    if (__atomic_exchange_n(state, LHI_OP_DONE, __ATOMIC_ACQ_REL) ==
+        LHI_OP_WAITED)
+        lhi_futex_wake(state, false);
+    if (rings)
+        lhi_net_signal_event(rings);
+}
+
+lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
+                           const lhi_net_link *rule, lh_error *err)
+{
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+                        link);
+    return lhi_links_set(net->links, link, rule, err);
+}
+
+lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
+                            lh_error *err)
+{
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+                        link);
+    return lhi_links_suspend(net->links, link, until_ns, err);
+}
+
+lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
+                        uint64_t turn, lh_error *err)
+{
+    if (op->link == LHI_NET_NO_LINK)
+        return LH_OK;
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+                        op->link);
+    return lhi_links_enter(net->links, op->link, net->rank, op->size,
+                           entered_ns, turn, &op->slot, err);
+}
+
+static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
+                          size_t size, lhi_net_op *op, lh_error *err)
+{
+    if (lhi_failure_text(net->failure))
+        return lhi_net_fail(net, err);
+    if (peer >= net->n_ranks || peer == net->rank)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %u of %u has no peer with number %u", net->rank,
+                        net->n_ranks, peer);
+    *op = (lhi_net_op){.net = net,
+                       .peer = peer,
+                       .tag = tag,
+                       .data = data,
+                       .size = size,
+                       .link = LHI_NET_NO_LINK,
+                       .signals_event = op->signals_event,
+                       .state = LHI_OP_PENDING};
+    return LH_OK;
+}
+
+/* An operation that failed to start is not pending; waiting for it is an error.
+ */
+static lh_status finish_start(lhi_net_op *op, lh_status status)
+{
+    if (status != LH_OK)
+        __atomic_store_n(&op->state, LHI_OP_IDLE, __ATOMIC_RELEASE);
+    return status;
+}
+
+lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
+                       const void *data, size_t size, uint32_t link,
+                       int64_t entered_ns, uint64_t turn, lhi_net_op *op,
+                       lh_error *err)
+{
+    union {
+        const void *in;
+        void *data;
+    } bytes = {data}; /* sends only read them */
+    LHI_TRY(begin_op(net, to, tag, bytes.data, size, op, err));
+    op->link = link;
+    op->entered_ns = entered_ns;
+    lh_status status = lhi_net_enter_link(net, op, entered_ns, turn, err);
+    if (status == LH_OK)
+        status = net->ops->send(net, op, err);
+    return finish_start(op, status);
+}
+
+lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
+                          size_t size, lhi_net_op *op, lh_error *err)
+{
+    LHI_TRY(begin_op(net, from, tag, data, size, op, err));
+    op->receives = true;
+    return finish_start(op, net->ops->receive(net, op, err));
+}
+
+/* Waits until the bytes are received, or sent and reusable. */
+static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                            lh_error *err)
+{
+    for (;;) {
+        uint32_t state = lhi_op_state(op);
+        if (state == LHI_OP_DONE)
+            return LH_OK;
+        if (lhi_failure_text(net->failure)) {
+            net->ops->cancel(net, op);
+            /* The transport has released it; later waits return the same error.
+             */
+            if (lhi_op_state(op) != LHI_OP_DONE)
+                lhi_op_done(op, LH_EIO);
+            return lhi_net_fail(net, err);
+        }
+        int64_t now_ns = until_ns == 1 ? 1 : lhi_now_ns();
+        if (until_ns && now_ns >= until_ns)
+            return lhi_fail(err, LH_ECANCELED, "not done in time");
+        uint32_t pending = LHI_OP_PENDING;
+        if (state == LHI_OP_PENDING &&
+            !__atomic_compare_exchange_n(&op->state, &pending, LHI_OP_WAITED,
+                                         false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE))
+            continue;
+        int64_t sleep_ns = now_ns + LHI_NET_POLL_NS;
+        if (until_ns && until_ns < sleep_ns)
+            sleep_ns = until_ns;
+        lhi_futex_wait(&op->state, LHI_OP_WAITED, sleep_ns, false);
+    }
+}
+
+/* Waits until the message has arrived by its emulated link. */
+static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                           lh_error *err)
+{
+    for (;;) {
+        bool taken = false;
+        int64_t now_ns = lhi_now_ns(), arrived_ns = 0;
+        LHI_TRY(lhi_links_take(net->links, op->link, op->slot, now_ns, &taken,
+                               &op->began_ns, &arrived_ns, err));
+        op->arrived_ns = arrived_ns;
+        if (taken)
+            return LH_OK;
+        if (lhi_failure_text(net->failure))
+            return lhi_net_fail(net, err);
+        if (until_ns && now_ns >= until_ns)
+            return lhi_fail(err, LH_ECANCELED, "not done in time");
+        int64_t look_ns = now_ns + LHI_NET_POLL_NS;
+        if (until_ns && until_ns < look_ns)
+            look_ns = until_ns;
+        if (arrived_ns == LHI_LINKS_UNKNOWN)
+            lhi_links_wait_known(net->links, op->link, op->slot, look_ns);
+        else
+            lhi_sleep_until(arrived_ns < look_ns ? arrived_ns : look_ns);
+    }
+}
+
+lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                       lh_error *err)
+{
+    if (op->is_done)
+        return LH_OK;
+    if (lhi_op_state(op) == LHI_OP_IDLE)
+        return lhi_fail(err, LH_EINVAL, "a wait for nothing that was begun");
+    LHI_TRY(wait_bytes(net, op, until_ns, err));
+    if (op->status != LH_OK) {
+        if (lhi_failure_text(net->failure))
+            return lhi_net_fail(net, err);
+        return lhi_fail(err, op->status,
+                        "rank %u has left: no message with tag %" PRIu64
+                        " between it and rank %u any more",
+                        op->peer, op->tag, net->rank);
+    }
+    op->began_ns = op->entered_ns;
+    /* A send is done when its bytes are reusable; the receiver owns the slot.
+     */
+    if (op->link != LHI_NET_NO_LINK && op->receives)
+        LHI_TRY(wait_link(net, op, until_ns, err));
+    op->is_done = true;
+    return LH_OK;
+}
+
+lh_status lhi_net_test(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
+                       lh_error *err)
+{
+    enum { TURN_NS = 1000000 }; /* poll interval: a determined turn signals no
+                                 * event */
+    lh_status status = lhi_net_wait(net, op, 1, err);
+    if (status != LH_ECANCELED)
+        return status;
+    *again_ns = INT64_MAX;
+    if (lhi_op_state(op) == LHI_OP_DONE)
+        *again_ns = op->arrived_ns == LHI_LINKS_UNKNOWN ? lhi_now_ns() + TURN_NS
+                                                        : op->arrived_ns;
+    return status;
+}
+
+uint32_t lhi_net_event_count(const lhi_net *net)
+{
+    return __atomic_load_n(&net->event_count, __ATOMIC_ACQUIRE);
+}
+
+void lhi_net_signal_event(lhi_net *net)
+{
+    __atomic_add_fetch(&net->event_count, 1, __ATOMIC_ACQ_REL);
+    lhi_futex_wake(&net->event_count, false);
+}
+
+void lhi_net_wait_event(lhi_net *net, uint32_t said, int64_t until_ns)
+{
+    int64_t look_ns = lhi_now_ns() + LHI_NET_POLL_NS;
+    lhi_futex_wait(&net->event_count, said, until_ns < look_ns ? until_ns : look_ns,
+                   false);
+}
+
+bool lhi_net_is_stop_requested(const lhi_net_stop *stop)
+{
+    return stop && stop->requested(stop->context);
+}
+
+lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
+                              const lhi_net_stop *stop, lh_error *err)
+{
+    if (!stop)
+        return lhi_net_wait(net, op, 0, err);
+    for (;;) {
+        lh_status status =
+            lhi_net_wait(net, op, lhi_now_ns() + LHI_NET_POLL_NS, err);
+        if (status != LH_ECANCELED)
+            return status;
+        if (lhi_net_is_stop_requested(stop))
+            break;
+    }
+    lhi_net_abort(net, "interrupted");
+    lhi_net_wait(net, op, 0, NULL);
+    return lhi_fail(err, LH_ECANCELED, "interrupted");
+}
+
+void lhi_net_abort(lhi_net *net, const char *reason)
+{
+    net->ops->abort(net, reason);
+}
+
+const char *lhi_net_failure(const lhi_net *net)
+{
+    return lhi_failure_text(net->failure);
+}
+
+uint32_t lhi_net_rank(const lhi_net *net)
+{
+    return net->rank;
+}
+
+uint32_t lhi_net_n_ranks(const lhi_net *net)
+{
+    return net->n_ranks;
+}
+
+void lhi_net_set_release(lhi_net *net, void (*release)(void *of), void *of)
+{
+    net->release = release;
+    net->release_context = of;
+}
+
+void lhi_net_close(lhi_net *net)
+{
+    if (!net)
+        return;
+    void (*release)(void *of) = net->release;
+    void *of = net->release_context;
+    net->ops->close(net);
+    if (release)
+        release(of);
+}
+
+lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
+                       lhi_rank_result *result, lh_error *err)
+{
+    lh_error own = {0};
+    *result = (lhi_rank_result){NULL, 0};
+    lh_status status =
+        rank_main(net, context, &result->text, &result->size, &own);
+    if (status != LH_OK) {
+        lhi_net_abort(net, own.text);
+        /* Copies the reason before the endpoint is freed. */
+        const char *why = lhi_net_failure(net);
+        if (why)
+            lhi_fail(&own, status, "%s", why);
+        if (err)
+            *err = own;
+    }
+    lhi_net_close(net);
+    return status;
+}

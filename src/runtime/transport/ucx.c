@@ -1,0 +1,811 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* UCX (openucx.org) as a carrier: tag matching over any interconnect. Frames
+ * are small tagged messages; a large message's bytes go directly into the
+ * memory of the receive that granted them. The library is loaded when a run
+ * needs it, so nothing else depends on it.
+ *
+ * UCX over TCP may take minutes to report a lost peer, so peers exchange
+ * heartbeats here. */
+#define _GNU_SOURCE
+#include "runtime/transport/ucx.h"
+
+#include "base/fail.h"
+
+#ifndef LHI_HAVE_UCX
+
+lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
+                       lh_error *err)
+{
+    (void)options, (void)out;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "this build has no ucx transport: it was made without UCX "
+                    "(libucx-dev)");
+}
+
+#else
+
+#include "base/realtime.h"
+#include "runtime/transport/address_exchange.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/protocol.h"
+#include "runtime/transport/ucx_calls.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Tags separate this job's messages from others to the same worker, so they
+ * must be secret. A frame's tag has 51 random bits of the job, and the sender.
+ * A large message's tag has 63 random bits XORed with the receive's number.
+ * Only ranks authenticated with the job's secret receive the random bits.
+ * Messages with other tags are discarded. */
+#define TAG_DATA (UINT64_C(1) << 63)
+#define TAG_RANK_BITS 12
+#define TAG_RANK ((UINT64_C(1) << TAG_RANK_BITS) - 1)
+_Static_assert(LHI_NET_MAX_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
+
+enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES, MAX_PROGRESS_CALLS = 100 };
+static const int64_t ms_ns = 1000000;
+/* Time after a lost connection in which its reason may still arrive. */
+#define LOSS_REASON_TIMEOUT_NS INT64_C(500000000)
+
+typedef struct ucx ucx;
+
+/* A UCX request in progress. */
+typedef struct job {
+    struct job *next, *before; /* in the endpoint's list */
+    ucx *of;
+    uint32_t peer;
+    lhi_net_op *op; /* NULL: a frame, or cancelled */
+    void *request;
+    unsigned char bytes[]; /* frame contents */
+} ucx_request;
+
+/* An incoming frame, in order of arrival. */
+typedef struct next_pass {
+    struct next_pass *next;
+    ucx *of;
+    bool there, bad;
+    size_t size;
+    uint32_t from;
+    unsigned char bytes[];
+} incoming_frame;
+
+/* State of a peer. */
+typedef struct ucx_peer {
+    ucp_ep_h ep; /* NULL: none, or closed */
+    int64_t heard_ns, spoke_ns;
+    /* Loss reported by UCX: reason and time. An orderly shutdown or a failure
+     * reason from the peer may still be in unread frames. */
+    ucs_status_t lost;
+    int64_t lost_ns;
+} ucx_peer;
+
+/* The endpoint. */
+struct ucx {
+    lhi_proto proto; /* must be first */
+    lhi_failure own_failure;
+    lhi_ucx_calls call;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    int efd, poke;
+    uint64_t frame_tag, data_tag; /* the job's */
+    bool stop, told, said_bye;
+    pthread_t thread;
+    ucx_peer *ends;
+    ucx_request *jobs;
+    incoming_frame *first, *last;
+    int64_t silence_ns;
+    void (*closed)(void *context);
+    void *closed_context;
+};
+
+/* Wakes the communication thread. */
+static void poke(ucx *u)
+{
+    uint64_t one = 1;
+    ssize_t n = write(u->poke, &one, sizeof one);
+    (void)n; /* a full counter wakes the thread anyway */
+}
+
+/* Progresses UCX a limited number of times, so that one busy sender cannot
+ * block all others. */
+static void progress(const ucx *u)
+{
+    for (int i = 0; i < MAX_PROGRESS_CALLS; i++)
+        if (!u->call.worker_progress(u->worker))
+            return;
+}
+
+/* ---- requests in progress ---- */
+
+static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op, size_t bytes)
+{
+    ucx_request *j = malloc(sizeof *j + bytes);
+    if (!j)
+        return NULL;
+    *j = (ucx_request){.next = u->jobs, .of = u, .peer = peer, .op = op};
+    if (u->jobs)
+        u->jobs->before = j;
+    u->jobs = j;
+    return j;
+}
+
+static void request_release(ucx_request *j)
+{
+    if (j->before)
+        j->before->next = j->next;
+    else
+        j->of->jobs = j->next;
+    if (j->next)
+        j->next->before = j->before;
+    free(j);
+}
+
+/* Records a lost connection for the timers. */
+static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
+{
+    ucx_peer *e = &u->ends[peer];
+    if (e->lost_ns)
+        return;
+    e->lost = status;
+    e->lost_ns = lhi_now_ns();
+    poke(u);
+}
+
+/* Completion callback of sends; the lock is held, as in all callbacks. */
+static void sent(void *request, ucs_status_t status, void *of)
+{
+    ucx_request *j = of;
+    ucx *u = j->of;
+    if (status != UCS_OK)
+        note_lost(u, j->peer, status);
+    if (j->op)
+        lhi_proto_payload_sent(&u->proto, j->op, status == UCS_OK ? LH_OK : LH_EIO);
+    request_release(j);
+    if (request)
+        u->call.request_free(request);
+}
+
+/* Completion callback of large receives. */
+static void received(void *request, ucs_status_t status,
+                     const ucp_tag_recv_info_t *info, void *of)
+{
+    ucx_request *j = of;
+    ucx *u = j->of;
+    lhi_net_op *op = j->op;
+    if (op)
+        op->transport_data = NULL;
+    if (op && status == UCS_OK && info->length == op->size)
+        lhi_proto_payload_received(&u->proto, op, NULL, NULL);
+    else if (status != UCS_OK && status != UCS_ERR_CANCELED)
+        note_lost(u, j->peer, status);
+    else if (op && status == UCS_OK)
+        lhi_failure_set(u->proto.net.failure, j->peer,
+                        "it sent fewer bytes than it said");
+    request_release(j);
+    u->call.request_free(request);
+}
+
+/* Progresses for at most `limit_ns` until `op` has no request left (NULL: none
+ * at all); sleeps between attempts. */
+static void wait_requests(ucx *u, const lhi_net_op *op, int64_t limit_ns)
+{
+    int64_t until_ns = lhi_now_ns() + limit_ns;
+    for (;;) {
+        progress(u);
+        const ucx_request *j = u->jobs;
+        while (j && op && j->op != op)
+            j = j->next;
+        if (!j || lhi_now_ns() >= until_ns)
+            return;
+        lhi_sleep_for(ms_ns / 2);
+    }
+}
+
+/* Closes the peer's UCX endpoint; its requests complete with an error. */
+static void close_peer(ucx *u, uint32_t peer)
+{
+    ucx_peer *e = &u->ends[peer];
+    if (!e->ep)
+        return;
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                             .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    ucs_status_ptr_t request = u->call.ep_close_nbx(e->ep, &p);
+    e->ep = NULL;
+    for (int i = 0; i < 200 && UCS_PTR_IS_PTR(request); i++) {
+        u->call.worker_progress(u->worker);
+        if (u->call.request_check_status(request) != UCS_INPROGRESS)
+            break;
+        lhi_sleep_for(ms_ns);
+    }
+    if (UCS_PTR_IS_PTR(request))
+        u->call.request_free(request);
+}
+
+/* ---- the carrier ---- */
+
+static uint64_t tag_of_data(const ucx *u, uint64_t id)
+{
+    return TAG_DATA | (u->data_tag ^ id);
+}
+
+/* Sends a tagged message. */
+static void post(ucx *u, ucx_request *j, const void *bytes, size_t size, uint64_t tag)
+{
+    ucx_peer *e = &u->ends[j->peer];
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                             UCP_OP_ATTR_FIELD_USER_DATA,
+                             .cb.send = sent,
+                             .user_data = j};
+    ucs_status_ptr_t r = UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
+    if (e->ep)
+        r = u->call.tag_send_nbx(e->ep, bytes, size, tag, &p);
+    if (UCS_PTR_IS_ERR(r)) { /* kept until the reason is known */
+        note_lost(u, j->peer, UCS_PTR_STATUS(r));
+        return;
+    }
+    e->spoke_ns = lhi_now_ns();
+    if (r == NULL) {
+        sent(NULL, UCS_OK, j);
+        return;
+    }
+    j->request = r;
+    poke(u); /* the communication thread must progress it */
+}
+
+static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
+                           const void *payload, lhi_net_op *op, lh_error *err)
+{
+    ucx *u = (ucx *)p;
+    if (f->kind == LHI_FRAME_DATA) {
+        ucx_request *j = request_make(u, to, op, 0);
+        if (!j)
+            return lhi_fail_nomem(err);
+        post(u, j, payload, (size_t)f->size, tag_of_data(u, f->id));
+        return LH_OK;
+    }
+    size_t size = (size_t)lhi_frame_payload(f);
+    ucx_request *j = request_make(u, to, NULL, LHI_FRAME_BYTES + size);
+    if (!j)
+        return lhi_fail_nomem(err);
+    lhi_frame_write(f, j->bytes);
+    if (size)
+        memcpy(j->bytes + LHI_FRAME_BYTES, payload, size);
+    post(u, j, j->bytes, LHI_FRAME_BYTES + size, u->frame_tag | p->net.rank);
+    if (op) /* its bytes are copied */
+        lhi_proto_payload_sent(p, op, LH_OK);
+    return LH_OK;
+}
+
+static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
+{
+    ucx *u = (ucx *)p;
+    ucx_request *j = request_make(u, op->peer, op, 0);
+    if (!j)
+        return lhi_fail_nomem(err);
+    ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                               UCP_OP_ATTR_FIELD_USER_DATA |
+                                               UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                               .cb.recv = received,
+                               .user_data = j};
+    ucs_status_ptr_t r =
+        u->call.tag_recv_nbx(u->worker, op->data, op->size,
+                             tag_of_data(u, op->id), UINT64_MAX, &how);
+    if (UCS_PTR_IS_ERR(r)) {
+        request_release(j);
+        return lhi_fail(err, LH_EIO, "cannot receive from rank %u: %s",
+                        op->peer, u->call.status_string(UCS_PTR_STATUS(r)));
+    }
+    j->request = r;
+    op->transport_data = j;
+    return LH_OK;
+}
+
+static bool ucx_cancel(lhi_proto *p, lhi_net_op *op)
+{
+    ucx *u = (ucx *)p;
+    ucx_request *j = u->jobs;
+    while (j && j->op != op)
+        j = j->next;
+    if (!j)
+        return false;
+    if (!j->request) { /* never sent */
+        request_release(j);
+        return true;
+    }
+    if (op->receives)
+        u->call.request_cancel(u->worker, j->request);
+    wait_requests(u, op, op->receives ? 300 * ms_ns : 0);
+    for (j = u->jobs; j && j->op != op; j = j->next)
+        ;
+    if (!j)
+        return op->receives;
+    /* Transfer in progress: only closing the UCX endpoint stops it. */
+    close_peer(u, op->peer);
+    wait_requests(u, op, 1000 * ms_ns);
+    for (j = u->jobs; j && j->op != op; j = j->next)
+        ;
+    if (j)
+        j->op = NULL;
+    return op->receives || j;
+}
+
+static const lhi_carrier ucx_carrier = {
+    .frame = ucx_frame,
+    .expect = ucx_expect,
+    .cancel = ucx_cancel,
+};
+
+/* ---- incoming messages ---- */
+
+static void frame_received(void *request, ucs_status_t status,
+                        const ucp_tag_recv_info_t *info, void *of)
+{
+    incoming_frame *c = of;
+    c->there = true;
+    c->bad = status != UCS_OK || info->length != c->size;
+    c->of->call.request_free(request);
+}
+
+static void discard_done(void *request, ucs_status_t status,
+                        const ucp_tag_recv_info_t *info, void *of)
+{
+    (void)status, (void)info;
+    ((ucx *)of)->call.request_free(request);
+}
+
+/* Receives and discards a message from outside the job, or for a cancelled
+ * receive, which UCX would otherwise store until the end of the run. */
+static void discard_message(ucx *u, ucp_tag_message_h m)
+{
+    static char nowhere;
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                             UCP_OP_ATTR_FIELD_USER_DATA |
+                                             UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                             .cb.recv = discard_done,
+                             .user_data = u};
+    u->call.tag_msg_recv_nbx(u->worker, &nowhere, 0, m, &p);
+}
+
+/* Starts receiving all frames that have arrived. */
+static lh_status receive_frames(ucx *u, lh_error *err)
+{
+    for (;;) {
+        ucp_tag_recv_info_t info;
+        ucp_tag_message_h m = u->call.tag_probe_nb(u->worker, 0, 0, 1, &info);
+        if (!m)
+            return LH_OK;
+        if ((info.sender_tag & ~TAG_RANK) != u->frame_tag) {
+            discard_message(u, m);
+            continue;
+        }
+        if (info.length < LHI_FRAME_BYTES || info.length > FRAME_MOST)
+            return lhi_fail(err, LH_EIO, "a frame of %zu bytes", info.length);
+        incoming_frame *c = calloc(1, sizeof *c + info.length);
+        if (!c)
+            return lhi_fail_nomem(err);
+        c->of = u;
+        c->size = info.length;
+        c->from = (uint32_t)(info.sender_tag & TAG_RANK);
+        if (u->first)
+            u->last->next = c;
+        else
+            u->first = c;
+        u->last = c;
+        ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                 .cb.recv = frame_received,
+                                 .user_data = c};
+        ucs_status_ptr_t r =
+            u->call.tag_msg_recv_nbx(u->worker, c->bytes, c->size, m, &p);
+        if (UCS_PTR_IS_ERR(r))
+            return lhi_fail(err, LH_EIO, "cannot receive a frame: %s",
+                            u->call.status_string(UCS_PTR_STATUS(r)));
+    }
+}
+
+/* Handles one frame. */
+static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
+{
+    lhi_frame f;
+    void *into = NULL;
+    lhi_net_op *op = NULL;
+    lhi_unexpected *kept = NULL;
+    const unsigned char *payload = c->bytes + LHI_FRAME_BYTES;
+    if (c->bad)
+        return lhi_fail(err, LH_EIO, "a frame that was cut off");
+    LHI_TRY(lhi_frame_read(c->bytes, &f, err));
+    if (f.kind == LHI_FRAME_DATA ||
+        c->size - LHI_FRAME_BYTES != lhi_frame_payload(&f))
+        return lhi_fail(err, LH_EIO, "a frame with %zu bytes after it",
+                        c->size - LHI_FRAME_BYTES);
+    if (f.kind == LHI_FRAME_ABORT) {
+        char text[LHI_ABORT_BYTES + 1];
+        lhi_wire_sanitise_text(payload, (size_t)f.size, text, sizeof text);
+        lhi_failure_set_reported(u->proto.net.failure, c->from, text);
+        u->told = true;
+        return LH_OK;
+    }
+    LHI_TRY(lhi_proto_frame_received(&u->proto, c->from, &f, &into, &op, &kept, err));
+    if (into && f.size)
+        memcpy(into, payload, (size_t)f.size);
+    return op || kept ? lhi_proto_payload_received(&u->proto, op, kept, err) : LH_OK;
+}
+
+/* Handles complete frames in order of arrival. */
+static void handle_frames(ucx *u)
+{
+    lh_error err = {0};
+    if (receive_frames(u, &err) != LH_OK)
+        lhi_failure_set(u->proto.net.failure, u->proto.net.rank, err.text);
+    while (u->first && u->first->there) {
+        incoming_frame *c = u->first;
+        u->first = c->next;
+        bool known =
+            c->from < u->proto.net.n_ranks && c->from != u->proto.net.rank;
+        if (known)
+            u->ends[c->from].heard_ns = lhi_now_ns();
+        if (known && handle_frame(u, c, &err) != LH_OK) {
+            char why[600];
+            snprintf(why, sizeof why, "rank %u does not understand it: %s",
+                     u->proto.net.rank, err.text);
+            lhi_failure_set(u->proto.net.failure, c->from, why);
+        }
+        free(c);
+    }
+}
+
+/* ---- the communication thread ---- */
+
+static void send_all(ucx *u, const lhi_frame *f, const void *payload)
+{
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        if (u->ends[i].ep && !u->proto.peers[i].has_shut_down)
+            ucx_frame(&u->proto, i, f, payload, NULL, NULL);
+}
+
+static void send_failure(ucx *u)
+{
+    const char *why = lhi_failure_text(u->proto.net.failure);
+    if (!why || u->told)
+        return;
+    u->told = true;
+    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    if (f.size > LHI_ABORT_BYTES)
+        f.size = LHI_ABORT_BYTES;
+    send_all(u, &f, why);
+}
+
+/* Extends all timeouts if this thread itself is late: the peers' activity
+ * meanwhile is unknown. */
+static void extend_timeouts(ucx *u, int64_t late_ns, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        u->ends[i].heard_ns =
+            lhi_advance_time_ns(u->ends[i].heard_ns, late_ns, now_ns);
+}
+
+/* Runs the timers; `due_ns`: time at which this call was due, 0: none. */
+static void run_timers(ucx *u, int64_t due_ns)
+{
+    int64_t now_ns = lhi_now_ns();
+    if (lhi_failure_text(u->proto.net.failure))
+        return;
+    if (due_ns && now_ns - due_ns > u->silence_ns / 8)
+        extend_timeouts(u, now_ns - due_ns, now_ns);
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++) {
+        const ucx_peer *e = &u->ends[i];
+        if (!e->ep || u->proto.peers[i].has_shut_down)
+            continue;
+        if (e->lost_ns && now_ns - e->lost_ns > LOSS_REASON_TIMEOUT_NS) {
+            char why[200];
+            snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
+                     u->proto.net.rank, u->call.status_string(e->lost));
+            lhi_failure_set(u->proto.net.failure, i, why);
+        } else if (now_ns - e->heard_ns > u->silence_ns) {
+            char why[100];
+            snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
+                     (double)(now_ns - e->heard_ns) * 1e-9, u->proto.net.rank);
+            lhi_failure_set(u->proto.net.failure, i, why);
+        } else if (!u->said_bye && now_ns - e->spoke_ns > u->silence_ns / 4) {
+            lhi_frame ping = {.kind = LHI_FRAME_PING};
+            ucx_frame(&u->proto, i, &ping, NULL, NULL, NULL);
+        }
+    }
+}
+
+static void *thread_main(void *of)
+{
+    ucx *u = of;
+    struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
+                              {.fd = u->poke, .events = POLLIN}};
+    int64_t due_ns = 0;
+    for (;;) {
+        pthread_mutex_lock(&u->proto.lock);
+        progress(u);
+        handle_frames(u);
+        run_timers(u, due_ns);
+        send_failure(u);
+        due_ns = lhi_now_ns() + u->silence_ns / 16;
+        bool stop = u->stop;
+        /* An armed worker wakes poll() on the next event. */
+        ucs_status_t armed = u->call.worker_arm(u->worker);
+        pthread_mutex_unlock(&u->proto.lock);
+        if (stop)
+            return NULL;
+        if (armed == UCS_ERR_BUSY)
+            continue;
+        if (poll(polls, 2, (int)(u->silence_ns / 16 / ms_ns) + 1) > 0 &&
+            polls[1].revents) {
+            uint64_t count;
+            ssize_t n = read(u->poke, &count, sizeof count);
+            (void)n;
+        }
+    }
+}
+
+/* ---- calls from other threads ---- */
+
+static void ucx_abort(lhi_net *net, const char *reason)
+{
+    ucx *u = (ucx *)net;
+    lhi_failure_set(net->failure, net->rank, reason);
+    poke(u);
+}
+
+static bool all_left(const ucx *u)
+{
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        if (i != u->proto.net.rank && !u->proto.peers[i].has_shut_down)
+            return false;
+    return true;
+}
+
+/* Sends the orderly shutdown, or the reason of the failure. Then waits briefly
+ * for the others' shutdown, because closing this endpoint would lose messages
+ * in transit to them. */
+static void shut_down(ucx *u)
+{
+    pthread_mutex_lock(&u->proto.lock);
+    bool failed = lhi_failure_text(u->proto.net.failure) != NULL;
+    lhi_frame bye = {.kind = LHI_FRAME_BYE};
+    u->said_bye = !failed;
+    if (!failed)
+        send_all(u, &bye, NULL);
+    send_failure(u);
+    int64_t until_ns = lhi_now_ns() + (failed ? 300 : 2000) * ms_ns;
+    while (lhi_now_ns() < until_ns &&
+           (failed ? u->jobs != NULL : !all_left(u))) {
+        pthread_mutex_unlock(&u->proto.lock);
+        poke(u);
+        lhi_sleep_for(2 * ms_ns);
+        pthread_mutex_lock(&u->proto.lock);
+        failed = lhi_failure_text(u->proto.net.failure) != NULL;
+    }
+    u->stop = true;
+    pthread_mutex_unlock(&u->proto.lock);
+    poke(u);
+}
+
+static void ucx_free(ucx *u)
+{
+    ucx_request *next;
+    for (ucx_request *j = u->jobs; j; j = next) {
+        next = j->next;
+        j->op = NULL;
+        if (j->request)
+            u->call.request_cancel(u->worker, j->request);
+        else
+            request_release(j);
+    }
+    for (uint32_t i = 0; u->ends && i < u->proto.net.n_ranks; i++)
+        close_peer(u, i);
+    if (u->worker) {
+        wait_requests(u, NULL, 500 * ms_ns);
+        receive_frames(u, NULL); /* discards late messages */
+        progress(u);
+        u->call.worker_destroy(u->worker);
+    }
+    if (u->context)
+        u->call.cleanup(u->context);
+    while (u->jobs)
+        request_release(u->jobs);
+    while (u->first) {
+        incoming_frame *c = u->first;
+        u->first = c->next;
+        free(c);
+    }
+    free(u->ends);
+    if (u->poke >= 0)
+        close(u->poke);
+    lhi_proto_fini(&u->proto);
+    free(u);
+}
+
+static void ucx_close(lhi_net *net)
+{
+    ucx *u = (ucx *)net;
+    lhi_proto_drain(&u->proto);
+    shut_down(u);
+    pthread_join(u->thread, NULL);
+    void (*closed)(void *context) = u->closed;
+    void *context = u->closed_context;
+    ucx_free(u);
+    if (closed)
+        closed(context);
+}
+
+static const lhi_net_ops ucx_ops = {
+    .name = "ucx",
+    .send = lhi_proto_send,
+    .receive = lhi_proto_receive,
+    .cancel = lhi_proto_cancel,
+    .abort = ucx_abort,
+    .close = ucx_close,
+};
+
+/* ---- start ---- */
+
+/* Fills this rank's address record. */
+static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
+{
+    ucp_address_t *address = NULL;
+    size_t size = 0;
+    LHI_TRY(lhi_ucx_check_status(
+        &u->call, u->call.worker_get_address(u->worker, &address, &size),
+        "say where it is", err));
+    lh_status status = LH_OK;
+    if (size > sizeof mine->address)
+        status = lhi_fail(err, LH_EIO,
+                          "UCX has an address of %zu bytes; choose fewer "
+                          "devices with UCX_NET_DEVICES",
+                          size);
+    else
+        memcpy(mine->address, address, size);
+    mine->size = (uint32_t)size;
+    u->call.worker_release_address(u->worker, address);
+    if (status == LH_OK &&
+        (!lhi_random_bytes(&mine->frame_tag, sizeof mine->frame_tag) ||
+         !lhi_random_bytes(&mine->data_tag, sizeof mine->data_tag)))
+        status =
+            lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
+    return status;
+}
+
+static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
+{
+    ucx *u = of;
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        if (u->ends[i].ep == ep)
+            note_lost(u, i, status);
+}
+
+/* All-gathers the address records. `status`: result of this rank's earlier
+ * steps; on failure it sends an empty record, since the others would wait for
+ * it. */
+static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
+                                lhi_ucx_record *cards, lh_status status,
+                                lh_error *err)
+{
+    lh_error ignored;
+    unsigned char *bytes = calloc(o->n_ranks, LHI_UCX_RECORD_BYTES);
+    if (!bytes)
+        return lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = write_record(u, &cards[o->rank], err);
+    if (status != LH_OK)
+        cards[o->rank].size = 0;
+    lhi_ucx_record_write(&cards[o->rank],
+                       bytes + (size_t)o->rank * LHI_UCX_RECORD_BYTES);
+    lh_status exchanged = o->exchange(o->context, bytes, LHI_UCX_RECORD_BYTES,
+                                      status == LH_OK ? err : &ignored);
+    if (status == LH_OK)
+        status = exchanged;
+    for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++) {
+        status = lhi_ucx_record_read(bytes + (size_t)i * LHI_UCX_RECORD_BYTES,
+                                   &cards[i], err);
+        if (status != LH_OK)
+            lhi_fail_add_context(err, "rank %u", i);
+        else if (cards[i].size == 0)
+            status =
+                lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
+    }
+    free(bytes);
+    u->frame_tag = cards[0].frame_tag << TAG_RANK_BITS & ~TAG_DATA;
+    u->data_tag = cards[0].data_tag;
+    return status;
+}
+
+/* Connects to all peers' workers. */
+static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
+                             const lhi_ucx_record *cards, lh_error *err)
+{
+    int64_t now_ns = lhi_now_ns();
+    for (uint32_t i = 0; i < o->n_ranks; i++) {
+        ucp_ep_params_t p = {
+            .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLER,
+            .address = (const ucp_address_t *)(const void *)cards[i].address,
+            .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+            .err_handler = {.cb = lost, .arg = u}};
+        u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
+        if (i == o->rank)
+            continue;
+        lh_status status = lhi_ucx_check_status(
+            &u->call, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
+            "connect", err);
+        if (status != LH_OK) {
+            lhi_fail_add_context(err, "rank %u", i);
+            return status;
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
+{
+    lhi_ucx_record *cards = calloc(o->n_ranks, sizeof *cards);
+    u->ends = calloc(o->n_ranks, sizeof *u->ends);
+    u->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!cards || !u->ends) {
+        free(cards);
+        return lhi_fail_nomem(err);
+    }
+    lh_status status = LH_OK;
+    if (u->poke < 0)
+        status = lhi_fail(err, LH_EIO, "no event file: %s", strerror(errno));
+    if (status == LH_OK)
+        status = lhi_ucx_make_worker(&u->call, o->loopback, o->n_ranks,
+                                     &u->context, &u->worker, &u->efd, err);
+    status = exchange_records(u, o, cards, status, err);
+    if (status == LH_OK)
+        status = connect_all(u, o, cards, err);
+    free(cards);
+    if (status != LH_OK)
+        return status;
+    int error = pthread_create(&u->thread, NULL, thread_main, u);
+    if (error)
+        return lhi_fail(err, LH_EIO, "no communication thread: %s",
+                        strerror(error));
+    return LH_OK;
+}
+
+lh_status lhi_ucx_open(const lhi_ucx_options *o, lhi_net **out, lh_error *err)
+{
+    ucx *u = calloc(1, sizeof *u);
+    if (!u)
+        return lhi_fail_nomem(err);
+    u->proto.net =
+        (lhi_net){.ops = &ucx_ops,
+                  .rank = o->rank,
+                  .n_ranks = o->n_ranks,
+                  .links = o->links,
+                  .failure = o->failure ? o->failure : &u->own_failure};
+    u->proto.carrier = &ucx_carrier;
+    u->poke = -1;
+    u->silence_ns = o->silence_ns;
+    u->closed = o->closed;
+    u->closed_context = o->closed_context;
+    lh_status status = lhi_ucx_load(&u->call, err);
+    if (status == LH_OK)
+        status = lhi_proto_init(&u->proto, err);
+    if (status != LH_OK) {
+        free(u);
+        return status;
+    }
+    status = start(u, o, err);
+    if (status == LH_OK)
+        *out = &u->proto.net;
+    else
+        ucx_free(u);
+    return status;
+}
+
+#endif

@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/methods/dispatcher.h"
+
+#include "base/integer_math.h"
+
+#include <string.h>
+
+/* A link's reserved time intervals, sorted and disjoint. Intervals that ended
+ * before any message can still be sent are dropped. */
+typedef struct span {
+    int64_t from_ns, to_ns;
+} interval;
+
+/* Reservations on one link. */
+typedef struct lhi_link_reservations {
+    interval *spans;
+    uint32_t first, count, room; /* spans[first .. first + count - 1] */
+} lhi_link_reservations;
+
+/* Makes sure that one more interval fits. */
+static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
+{
+    if (b->first + b->count < b->room)
+        return true;
+    if (b->first > b->room / 2) {
+        memmove(b->spans, b->spans + b->first, b->count * sizeof *b->spans);
+    } else {
+        uint32_t room = b->room ? b->room * 2 : 16;
+        interval *spans = LHI_NEW(mem, interval, room);
+        if (!spans)
+            return false;
+        if (b->count)
+            memcpy(spans, b->spans + b->first, b->count * sizeof *spans);
+        b->spans = spans;
+        b->room = room;
+    }
+    b->first = 0;
+    return true;
+}
+
+/* Reserves the earliest gap of `length_ns` from `ready_ns` on (CrossPipe,
+ * section 4.2.3) and sets *end_ns to its end. No later message starts before
+ * now_ns. Returns false if out of memory. */
+static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
+                 int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
+{
+    while (b->count && b->spans[b->first].to_ns <= now_ns) {
+        b->first++;
+        b->count--;
+    }
+    int64_t at = ready_ns;
+    uint32_t i = b->count;
+    /* Most messages go to the end, so search backward from there. */
+    while (i > 0 && b->spans[b->first + i - 1].to_ns > ready_ns)
+        i--;
+    for (; i < b->count; i++) {
+        const interval *s = &b->spans[b->first + i];
+        if (at + length_ns <= s->from_ns)
+            break;
+        if (s->to_ns > at)
+            at = s->to_ns;
+    }
+    *end_ns = at + length_ns;
+    if (length_ns == 0)
+        return true;
+    if (i > 0 && b->spans[b->first + i - 1].to_ns == at) {
+        b->spans[b->first + i - 1].to_ns = *end_ns;
+        return true;
+    }
+    if (!grow_intervals(mem, b))
+        return false;
+    interval *place = &b->spans[b->first + i];
+    memmove(place + 1, place, (b->count - i) * sizeof *place);
+    *place = (interval){at, *end_ns};
+    b->count++;
+    return true;
+}
+
+/* --- tournament tree ----------------------------------------------------- */
+
+/* Returns the device whose choice starts first; ties: `a`. */
+static uint32_t earlier(const lhi_dispatcher *p, uint32_t a, uint32_t b)
+{
+    if (a == LH_NONE || b == LH_NONE)
+        return a == LH_NONE ? b : a;
+    return p->choices[b].start_ns < p->choices[a].start_ns ? b : a;
+}
+
+/* Updates the tree path above one device. */
+static void update_tree(lhi_dispatcher *p, uint32_t device)
+{
+    for (uint32_t i = (p->leaves + device) / 2; i > 0; i /= 2)
+        p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
+}
+
+/* Builds the tree from scratch. */
+static void build_tree(lhi_dispatcher *p)
+{
+    for (uint32_t d = 0; d < p->leaves; d++)
+        p->tree[p->leaves + d] = d < p->pipeline->n_devices ? d : LH_NONE;
+    for (uint32_t i = p->leaves - 1; i > 0; i--)
+        p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
+}
+
+/* --- admissible passes --------------------------------------------------- */
+
+int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
+                       const lhi_dispatcher_device *device, uint32_t chunk,
+                       lh_pass_kind kind)
+{
+    const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
+    uint32_t next = kind == LH_F ? c->next_f : c->next_d;
+    if (next == planner->pipeline->n_microbatches)
+        return LHI_NEVER;
+    int64_t at = kind == LH_F ? c->f_at[next] : c->d_at[next];
+    return at > device->free_ns ? at : device->free_ns;
+}
+
+/* Returns the oldest microbatch that is not finished on the device. */
+static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
+                          const lhi_dispatcher_device *device)
+{
+    return planner->chunks[device->chunks[0]].next_d;
+}
+
+/* Returns the memory that a chunk's next F or D takes plus the reserve it must
+ * leave free; INT64_MIN if it takes none. The oldest microbatch needs no
+ * reserve: every younger one was admitted with that reserve. */
+static int64_t compute_need(const lhi_dispatcher *planner, uint32_t chunk,
+                       lh_pass_kind kind)
+{
+    const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
+    const lh_chunk *pipe_chunk = &planner->pipeline->chunks[chunk];
+    bool forward = kind == LH_F;
+    int64_t change = forward ? pipe_chunk->mem_f : c->mem_d;
+    int64_t keep = forward ? c->reserve_f : c->reserve_d;
+    if ((forward ? c->next_f : c->next_d) ==
+        get_oldest_microbatch(planner, &planner->devices[pipe_chunk->device]))
+        keep = 0;
+    return change <= 0 && keep <= 0 ? INT64_MIN : change + keep;
+}
+
+int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device)
+{
+    /* All amounts add up to less than 2^62 (lh_pipeline_make), so this equals
+     * no limit, and no difference overflows. */
+    const int64_t most = INT64_C(1) << 62;
+    return (device->limit < most ? device->limit : most) - device->memory;
+}
+
+bool lhi_dispatcher_fits(const lhi_dispatcher *planner, const lhi_dispatcher_device *device,
+                   uint32_t chunk, lh_pass_kind kind)
+{
+    return compute_need(planner, chunk, kind) <= lhi_dispatcher_get_headroom(device);
+}
+
+/* --- ready queue --------------------------------------------------------- */
+
+static const lhi_ready_entry empty_entry = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
+
+/* Writes a leaf and updates its ancestors. */
+static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
+{
+    uint32_t i = o->leaves + nth;
+    o->nodes[i] = leaf;
+    for (i /= 2; i > 0; i /= 2) {
+        const lhi_ready_entry *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
+        o->nodes[i] = (lhi_ready_entry){lhi_min_int64(a->ready_need, b->ready_need),
+                                       lhi_min_int64(a->later_ns, b->later_ns),
+                                       lhi_min_int64(a->later_need, b->later_need)};
+    }
+}
+
+/* Updates a chunk's queue entry after its next pass, or that pass's input, has
+ * changed. */
+static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
+{
+    lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];
+    const lhi_dispatcher_chunk *c = &p->chunks[chunk];
+    uint32_t next = kind == LH_F ? c->next_f : c->next_d;
+    int64_t at = LHI_NEVER, need = compute_need(p, chunk, kind);
+    if (next < p->pipeline->n_microbatches)
+        at = kind == LH_F ? c->f_at[next] : c->d_at[next];
+    lhi_ready_entry leaf = empty_entry;
+    if (at <= d->free_ns)
+        leaf.ready_need = need;
+    else if (at < LHI_NEVER)
+        leaf = (lhi_ready_entry){LHI_NEVER, at, need};
+    set_entry(kind == LH_F ? &d->f : &d->d, c->index, leaf);
+}
+
+/* Moves entries whose input has arrived by now_ns to ready. */
+static void move_arrived(lhi_ready_queue *o, int64_t now_ns)
+{
+    while (o->nodes[1].later_ns <= now_ns) {
+        uint32_t i = 1;
+        while (i < o->leaves)
+            i = 2 * i + (o->nodes[2 * i].later_ns > now_ns);
+        set_entry(
+            o, i - o->leaves,
+            (lhi_ready_entry){o->nodes[i].later_need, LHI_NEVER, LHI_NEVER});
+    }
+}
+
+uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room)
+{
+    uint32_t i = 1;
+    if (offers->nodes[1].ready_need > room)
+        return LH_NONE;
+    while (i < offers->leaves)
+        i = 2 * i + (offers->nodes[2 * i + 1].ready_need <= room);
+    return i - offers->leaves;
+}
+
+/* Finds the last chunk below node i that fits and has its input by by_ns. */
+static uint32_t find_later(const lhi_ready_queue *o, uint32_t i, int64_t room,
+                           int64_t by_ns)
+{
+    if (o->nodes[i].later_ns > by_ns || o->nodes[i].later_need > room)
+        return LH_NONE;
+    if (i >= o->leaves)
+        return i - o->leaves;
+    uint32_t found = find_later(o, 2 * i + 1, room, by_ns);
+    return found == LH_NONE ? find_later(o, 2 * i, room, by_ns) : found;
+}
+
+uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room, int64_t by_ns)
+{
+    return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
+}
+
+/* Returns the earliest input below node i, if before `best`. */
+static int64_t find_next(const lhi_ready_queue *o, uint32_t i, int64_t room,
+                         int64_t best)
+{
+    if (o->nodes[i].later_ns >= best || o->nodes[i].later_need > room)
+        return best;
+    if (i >= o->leaves)
+        return o->nodes[i].later_ns;
+    uint32_t first = 2 * i, second = 2 * i + 1;
+    if (o->nodes[second].later_ns < o->nodes[first].later_ns) {
+        first = second;
+        second = 2 * i;
+    }
+    best = find_next(o, first, room, best);
+    return find_next(o, second, room, best);
+}
+
+int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers, int64_t room)
+{
+    return find_next(offers, 1, room, LHI_NEVER);
+}
+
+/* --- dispatch ------------------------------------------------------------ */
+
+/* Raises *at_ns to the arrival of a message produced at made_ns. */
+static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route, int64_t now_ns,
+                   int64_t made_ns, int64_t *at_ns)
+{
+    int64_t sent = made_ns;
+    if (route->resource != LH_NONE &&
+        !reserve(p->mem, &p->resources[route->resource], now_ns, made_ns,
+              route->transfer_ns, &sent))
+        return false;
+    sent += route->latency_ns;
+    if (sent > *at_ns) /* a first F may wait longer for its all-gather */
+        *at_ns = sent;
+    return true;
+}
+
+/* Sends the result of an F or D to its consumer. Sets *reader to the device
+ * whose choice may change; LH_NONE: none. */
+static bool send_output(lhi_dispatcher *p, const lh_pass *pass, int64_t start_ns,
+                    int64_t end_ns, uint32_t *reader)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    uint32_t c = pass->chunk, m = pass->microbatch;
+    *reader = LH_NONE;
+    bool forward = pass->kind == LH_F;
+    if (forward && c + 1 == pipe->n_chunks) {
+        p->chunks[c].d_at[m] = end_ns;
+        if (m == p->chunks[c].next_d)
+            update_entry(p, c, LH_D);
+        return true;
+    }
+    if (!forward && c == 0)
+        return true;
+    uint32_t to = forward ? c + 1 : c - 1;
+    lhi_dispatcher_chunk *next = &p->chunks[to];
+    int64_t *at = forward ? &next->f_at[m] : &next->d_at[m];
+    *at = forward && m == 0 ? p->gathered_ns[to] : 0;
+    *reader = pipe->chunks[to].device;
+    if (!compute_arrival(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
+                end_ns, at))
+        return false;
+    if (m == (forward ? next->next_f : next->next_d))
+        update_entry(p, to, forward ? LH_F : LH_D);
+    return true;
+}
+
+/* Adds the chosen pass to the order. */
+static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
+                           const lhi_dispatcher_choice *choice)
+{
+    lhi_dispatcher_device *d = &p->devices[device];
+    lhi_order *order = &p->orders->devices[device];
+    if (choice->kind == LH_F) {
+        lhi_order_add_pass(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
+        d->f_left--;
+        d->last = LH_F;
+    } else if (choice->kind == LH_D) {
+        lhi_order_add_pass(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
+                p->chunks[choice->chunk].next_d++);
+        d->d_left--;
+        d->last = LH_D;
+        d->w_pending += p->pipeline->joint ? 0 : 1;
+    } else {
+        while (order->passes[d->w_at].kind != LH_D)
+            d->w_at++;
+        const lh_pass *of = &order->passes[d->w_at];
+        lhi_order_add_pass(order, LH_W, of->chunk, of->microbatch);
+        lh_pass *w = &order->passes[order->count - 1];
+        w->part = d->w_part;
+        w->n_parts = (uint16_t)p->n_parts;
+        if (++d->w_part == p->n_parts) {
+            d->w_part = 0;
+            d->w_at++;
+            d->w_pending--;
+        }
+    }
+    return &order->passes[order->count - 1];
+}
+
+/* Runs a device's choice and updates time, memory and queues. */
+static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
+{
+    lhi_dispatcher_device *d = &p->devices[device];
+    int64_t start = p->choices[device].start_ns;
+    const lh_pass *pass = add_choice(p, device, &p->choices[device]);
+    const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
+    d->free_ns = start + lhi_pass_duration(chunk, pass);
+    d->memory += lhi_pass_memory_change(chunk, pass);
+    p->orders->tight = p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
+    *reader = LH_NONE;
+    move_arrived(&d->f, d->free_ns);
+    move_arrived(&d->d, d->free_ns);
+    if (pass->kind == LH_W)
+        return true;
+    update_entry(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
+    /* The oldest microbatch has changed. */
+    for (uint32_t k = 0; pass->kind != LH_F && pass->chunk == d->chunks[0] &&
+                         k < 2 * d->n_chunks;
+         k++)
+        update_entry(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
+    return send_output(p, pass, start, d->free_ns, reader);
+}
+
+/* --- setup --------------------------------------------------------------- */
+
+/* Computes the memory reserves, reserve_f and reserve_d: the maximum rise of a
+ * device's running sum over any interval in the remaining passes of a
+ * microbatch, after an F or D on each chunk.
+ *
+ * An F or D is admitted only if its reserve stays free. The oldest microbatch
+ * needs no reserve except for its own pass, because younger ones were admitted
+ * with capacity for all its earlier passes. So it can always continue, and no
+ * order deadlocks. */
+static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
+                         int64_t *whole)
+{
+    const lh_chunk *chunks = p->pipeline->chunks;
+    int64_t rise = 0, most = 0; /* rise from here; maximum over any interval */
+    for (uint32_t i = 0; i < d->n_chunks; i++) { /* backward in time: D0 .. */
+        uint32_t c = d->chunks[i];
+        int64_t change[2] = {chunks[c].mem_w, chunks[c].mem_d};
+        if (p->pipeline->joint) {
+            change[0] = 0;
+            change[1] += chunks[c].mem_w;
+        }
+        for (uint32_t k = 0; k < 2; k++) {
+            if (k == 1)
+                p->chunks[c].reserve_d = most;
+            rise = rise + change[k] > 0 ? rise + change[k] : 0;
+            most = rise > most ? rise : most;
+        }
+        p->chunks[c].mem_d = change[1];
+    }
+    for (uint32_t i = d->n_chunks; i-- > 0;) {
+        uint32_t c = d->chunks[i];
+        p->chunks[c].reserve_f = most;
+        rise = rise + chunks[c].mem_f > 0 ? rise + chunks[c].mem_f : 0;
+        most = rise > most ? rise : most;
+    }
+    *whole = most;
+}
+
+/* Subtracts the memory to leave unused from a device's limit, as far as
+ * feasible. */
+static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d, int64_t whole)
+{
+    int64_t most_f = 0;
+    for (uint32_t i = 0; i < d->n_chunks; i++) {
+        const lhi_dispatcher_chunk *c = &p->chunks[d->chunks[i]];
+        int64_t f = p->pipeline->chunks[d->chunks[i]].mem_f;
+        most_f = lhi_max_int64(most_f, f);
+        d->most_need = lhi_max_int64(d->most_need, f + c->reserve_f);
+        d->most_need = lhi_max_int64(d->most_need, c->mem_d + c->reserve_d);
+    }
+    if (d->limit < LH_NO_LIMIT)
+        d->limit =
+            lhi_max_int64(d->memory + whole, d->limit - most_f / 4 * p->quarters);
+}
+
+static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
+{
+    o->leaves = 1;
+    while (o->leaves < n_chunks)
+        o->leaves *= 2;
+    o->nodes = LHI_NEW(p->mem, lhi_ready_entry, 2 * (size_t)o->leaves);
+    for (uint32_t i = 0; o->nodes && i < 2 * o->leaves; i++)
+        o->nodes[i] = empty_entry;
+    return o->nodes != NULL;
+}
+
+/* Assigns chunks to devices and checks that one microbatch fits. */
+static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    uint32_t *all = LHI_NEW(p->mem, uint32_t, pipe->n_chunks);
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < pipe->n_chunks; c++)
+        p->devices[pipe->chunks[c].device].n_chunks++;
+    uint32_t *next = all;
+    for (uint32_t i = 0; i < pipe->n_devices; i++) {
+        lhi_dispatcher_device *d = &p->devices[i];
+        d->chunks = next;
+        next += d->n_chunks;
+        if (!make_queue(p, &d->f, d->n_chunks) ||
+            !make_queue(p, &d->d, d->n_chunks))
+            return lhi_fail_nomem(err);
+        d->f_left = (uint64_t)d->n_chunks * pipe->n_microbatches;
+        d->d_left = d->f_left;
+        d->n_chunks = 0;
+        d->limit = lh_pipeline_memory_limit(pipe, i);
+    }
+    for (uint32_t c = 0; c < pipe->n_chunks; c++) {
+        lhi_dispatcher_device *d = &p->devices[pipe->chunks[c].device];
+        p->chunks[c].index = d->n_chunks;
+        all[(d->chunks - all) + d->n_chunks++] = c;
+        d->memory += pipe->chunks[c].mem_static;
+    }
+    for (uint32_t i = 0; i < pipe->n_devices; i++) {
+        int64_t whole;
+        lhi_dispatcher_device *d = &p->devices[i];
+        compute_reserves(p, d, &whole);
+        if (d->memory + whole > d->limit)
+            return lhi_fail_memory_limit(pipe, i, d->memory + whole, err);
+        reduce_limit(p, d, whole);
+    }
+    return LH_OK;
+}
+
+/* Computes the all-gather times: one after another from the start, in the order
+ * of the chunks' first forwards. */
+static void compute_gather_times(lhi_dispatcher *p)
+{
+    for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
+        int64_t free_ns = 0;
+        for (uint32_t k = 0; k < p->devices[i].n_chunks; k++) {
+            uint32_t c = p->devices[i].chunks[k];
+            const lh_chunk *chunk = &p->pipeline->chunks[c];
+            if (chunk->all_gather_ns == 0)
+                continue;
+            free_ns += chunk->all_gather_ns;
+            p->gathered_ns[c] = free_ns + chunk->dp_latency_ns;
+        }
+    }
+}
+
+/* Allocates all state and computes the initial queues. */
+static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    uint32_t n = pipe->n_microbatches;
+    p->leaves = 1;
+    while (p->leaves < pipe->n_devices)
+        p->leaves *= 2;
+    p->chunks = LHI_NEW(p->mem, lhi_dispatcher_chunk, pipe->n_chunks);
+    p->devices = LHI_NEW(p->mem, lhi_dispatcher_device, pipe->n_devices);
+    p->resources = LHI_NEW(p->mem, lhi_link_reservations, pipe->n_resources);
+    p->choices = LHI_NEW(p->mem, lhi_dispatcher_choice, pipe->n_devices);
+    p->gathered_ns = LHI_NEW(p->mem, int64_t, pipe->n_chunks);
+    p->tree = LHI_NEW(p->mem, uint32_t, 2 * (size_t)p->leaves);
+    size_t n_inputs = 2 * (size_t)pipe->n_chunks * n;
+    int64_t *inputs = LHI_NEW(p->mem, int64_t, n_inputs);
+    if (!p->chunks || !p->devices || !p->resources || !p->choices ||
+        !p->gathered_ns || !p->tree || !inputs)
+        return lhi_fail_nomem(err);
+    LHI_TRY(assign_chunks(p, err));
+    compute_gather_times(p);
+    for (size_t i = 0; i < n_inputs; i++)
+        inputs[i] = i < n ? 0 : LHI_NEVER; /* F on chunk 0 needs no input */
+    for (uint32_t c = 0; c < pipe->n_chunks; c++) {
+        p->chunks[c].f_at = inputs + 2 * (size_t)c * n;
+        p->chunks[c].d_at = p->chunks[c].f_at + n;
+    }
+    p->chunks[0].f_at[0] = p->gathered_ns[0];
+    update_entry(p, 0, LH_F);
+    return LH_OK;
+}
+
+/* --- run ----------------------------------------------------------------- */
+
+/* Reports that nothing can start. With the reserves above, this requires passes
+ * that never release their memory. */
+static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
+{
+    for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
+        const lhi_dispatcher_device *d = &p->devices[i];
+        for (uint32_t k = 0; k < 2 * d->n_chunks; k++) {
+            uint32_t c = d->chunks[k / 2];
+            lh_pass_kind kind = k % 2 ? LH_D : LH_F;
+            if (lhi_dispatcher_get_start(p, d, c, kind) == LHI_NEVER)
+                continue;
+            int64_t need =
+                d->memory +
+                (kind == LH_F
+                     ? p->pipeline->chunks[c].mem_f + p->chunks[c].reserve_f
+                     : p->chunks[c].mem_d + p->chunks[c].reserve_d);
+            return lhi_fail_memory_limit(p->pipeline, i, need, err);
+        }
+    }
+    return lhi_fail(err, LH_EINFEASIBLE, "nothing more can start");
+}
+
+/* Dispatches all passes until none is left or nothing can start. */
+static lh_status dispatch_all(lhi_dispatcher *p, lhi_dispatcher_policy_fn *choose,
+                           const void *policy, lh_error *err)
+{
+    uint64_t left = 0;
+    for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
+        left += p->orders->devices[i].room;
+        p->choices[i] = choose(p, i, policy);
+    }
+    build_tree(p);
+    for (; left > 0; left--) {
+        uint32_t device = p->tree[1], reader;
+        if (p->choices[device].start_ns == LHI_NEVER)
+            return report_blocked(p, err);
+        if (!run_choice(p, device, &reader))
+            return lhi_fail_nomem(err);
+        p->choices[device] = choose(p, device, policy);
+        update_tree(p, device);
+        if (reader != LH_NONE && reader != device) {
+            p->choices[reader] = choose(p, reader, policy);
+            update_tree(p, reader);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
+                          uint32_t quarters, lhi_dispatcher_policy_fn *choose,
+                          const void *policy, lhi_orders *out, lh_error *err)
+{
+    lhi_dispatcher p = {.pipeline = pipeline,
+                     .n_parts = n_parts,
+                     .quarters = quarters,
+                     .orders = out};
+    p.mem = lhi_arena_make(0);
+    if (!p.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = init_planner(&p, err);
+    if (status == LH_OK)
+        status = lhi_orders_init(out, pipeline,
+                                 pipeline->joint ? 2 : 2 + n_parts, err);
+    if (status == LH_OK) {
+        status = dispatch_all(&p, choose, policy, err);
+        for (uint32_t i = 0; i < pipeline->n_devices; i++)
+            if (p.devices[i].free_ns > out->planned_ns)
+                out->planned_ns = p.devices[i].free_ns;
+        if (status != LH_OK)
+            lhi_orders_fini(out);
+    }
+    lhi_arena_free(p.mem);
+    return status;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dispatcher: builds an order by running the performance model forward. It
+ * tracks which pass each device may run next and when, given all passes placed
+ * so far. `slack` and `greedy` differ only in their dispatch policy. */
+#ifndef LHI_DISPATCHER_H
+#define LHI_DISPATCHER_H
+
+#include "schedule/methods/sched.h"
+
+#define LHI_NEVER INT64_MAX
+
+/* Dispatch state per chunk. */
+typedef struct lhi_dispatcher_chunk {
+    uint32_t next_f, next_d; /* microbatch for the next F and the next D (or B),
+                              * per chunk and kind, in order */
+    /* input arrival per microbatch; LHI_NEVER: unknown */
+    int64_t *f_at, *d_at;
+    /* Memory that must stay free after an F, or D, on this chunk so that its
+     * microbatch can always finish. */
+    int64_t reserve_f, reserve_d;
+    int64_t mem_d; /* change by D, or B */
+    uint32_t index;  /* index among its device's chunks */
+} lhi_dispatcher_chunk;
+
+/* Minimum over several chunks; all fields LHI_NEVER: no entry. `need`: memory
+ * that an F or D takes plus its reserve. */
+typedef struct lhi_ready_entry {
+    int64_t ready_need; /* min. need among passes with input available */
+    int64_t later_ns;   /* earliest input still in flight */
+    int64_t later_need; /* min. need among passes with input in flight */
+} lhi_ready_entry;
+
+/* Ready queue: the next Fs, or Ds, on a device's chunks whose input time is
+ * known. A tournament tree with one leaf per chunk, in model order; nodes[1] is
+ * the root. */
+typedef struct lhi_ready_queue {
+    lhi_ready_entry *nodes;
+    uint32_t leaves;
+} lhi_ready_queue;
+
+/* Dispatch state per device. */
+typedef struct lhi_dispatcher_device {
+    const uint32_t *chunks; /* in model order */
+    uint32_t n_chunks;
+    lhi_ready_queue f, d; /* d: D or B */
+    int64_t free_ns;
+    int64_t memory, limit;   /* including static memory */
+    int64_t most_need;       /* max. need of any F or D */
+    uint64_t f_left, d_left; /* passes not yet placed */
+    uint32_t w_pending;      /* Ws whose D is placed */
+    uint32_t w_at;           /* position of the D whose W is next */
+    uint16_t w_part;
+    lh_pass_kind last; /* last placed kind, F or D */
+} lhi_dispatcher_device;
+
+/* A device's next pass. */
+typedef struct lhi_dispatcher_choice {
+    int64_t start_ns;  /* LHI_NEVER: nothing at present */
+    lh_pass_kind kind; /* LH_D: D or B; LH_W: the next W part */
+    uint32_t chunk;    /* for F and D */
+} lhi_dispatcher_choice;
+
+typedef struct lhi_dispatcher lhi_dispatcher;
+/* Dispatch policy: chooses a device's next pass. `policy`: the caller's data.
+ */
+typedef lhi_dispatcher_choice lhi_dispatcher_policy_fn(const lhi_dispatcher *planner, uint32_t device,
+                                 const void *policy);
+
+/* The dispatcher's state for one run. */
+struct lhi_dispatcher {
+    const lh_pipeline *pipeline;
+    lhi_arena *mem;
+    lhi_dispatcher_chunk *chunks;
+    lhi_dispatcher_device *devices;
+    uint32_t n_parts;              /* parts per W */
+    uint32_t quarters;             /* unused memory, quarters of a forward */
+    struct lhi_link_reservations *resources; /* per link resource */
+    int64_t *gathered_ns;          /* per chunk: arrival of its all-gather */
+    lhi_dispatcher_choice *choices;           /* per device */
+    uint32_t *tree, leaves;        /* tournament tree over devices */
+    lhi_orders *orders;            /* output; not owned */
+};
+
+/* Places all passes: repeatedly runs the choice that starts earliest (ties: the
+ * lower device). `n_parts`: parts per W. `quarters`: quarters of a forward's
+ * memory that each device leaves unused, if feasible. Allocates and fills
+ * `out`. Time O(passes * log(chunks * devices)). */
+lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
+                          uint32_t quarters, lhi_dispatcher_policy_fn *choose,
+                          const void *policy, lhi_orders *out, lh_error *err);
+
+/* Runs greedy with that much memory left unused. With little memory this can be
+ * faster: a forward that barely fits may take memory that other passes then
+ * wait for. */
+lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
+                             const lh_method_options *options,
+                             uint32_t quarters, lhi_orders *out, lh_error *err);
+
+/* Returns when a chunk's next F, or D, could start; LHI_NEVER: unknown, or none
+ * left. */
+int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
+                       const lhi_dispatcher_device *device, uint32_t chunk,
+                       lh_pass_kind kind);
+/* Checks whether a chunk's next F, or D, leaves the required reserve free. */
+bool lhi_dispatcher_fits(const lhi_dispatcher *planner, const lhi_dispatcher_device *device,
+                   uint32_t chunk, lh_pass_kind kind);
+
+/* Returns the memory that the device may still take, in bytes. */
+int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device);
+
+/* Returns the last chunk, by its index on the device, whose pass has its input
+ * and fits into `room` bytes; LH_NONE: none. */
+uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room);
+/* The same for passes whose input arrives later, but by `by_ns`. */
+uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
+                          int64_t by_ns);
+/* Returns when the first later input arrives, among passes that fit; LHI_NEVER:
+ * none. */
+int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers, int64_t room);
+
+#endif

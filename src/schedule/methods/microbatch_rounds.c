@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Methods "flexible" (Meta, "The Llama 3 Herd of Models", 2024, section 3.3)
+ * and "dorapp" (ScaleAcross Explorer, 2026, section 4).
+ *
+ * Microbatches run through a device's chunks in rounds of `group`, where
+ * interleaved 1F1B uses rounds of P. Larger rounds give a chunk's messages more
+ * time to arrive. DoraPP splits input and weight gradients and defers weight
+ * gradients to the end. */
+#include "schedule/methods/sched.h"
+
+#include <inttypes.h>
+#include <longhaul/simulate.h>
+
+/* Cursor over all passes in one direction. */
+typedef struct round_cursor {
+    uint32_t devices, legs, n, group; /* legs: chunks per device */
+    uint32_t device;
+    bool forward;
+    uint32_t first, leg, at; /* first: of the round; at: in the round */
+} round_cursor;
+
+static uint32_t get_round_size(const round_cursor *w)
+{
+    uint32_t left = w->n - w->first;
+    return left < w->group ? left : w->group;
+}
+
+/* Returns the next pass and advances the cursor. */
+static lh_pass take_next_pass(round_cursor *w, lh_pass_kind kind)
+{
+    assert(w->first < w->n);
+    uint32_t leg = w->forward ? w->leg : w->legs - 1 - w->leg;
+    lh_pass pass = {.chunk = leg * w->devices + w->device,
+                    .microbatch = w->first + w->at,
+                    .n_parts = 1,
+                    .kind = (uint8_t)kind};
+    if (++w->at == get_round_size(w)) {
+        w->at = 0;
+        if (++w->leg == w->legs) {
+            w->leg = 0;
+            w->first += w->group;
+        }
+    }
+    return pass;
+}
+
+static void put_pass(lhi_order *order, lh_pass pass)
+{
+    lhi_order_add_pass(order, (lh_pass_kind)pass.kind, pass.chunk, pass.microbatch);
+}
+
+/* Returns the number of warm-up forwards. */
+static uint32_t warmup(const round_cursor *w)
+{
+    uint64_t group = w->group < w->n ? w->group : w->n;
+    uint64_t wanted = (uint64_t)(w->legs - 1) * group +
+                      2 * (uint64_t)(w->devices - 1 - w->device);
+    uint64_t all = (uint64_t)w->n * w->legs;
+    return (uint32_t)(wanted < all ? wanted : all);
+}
+
+/* Writes the order for "flexible". */
+static void put_flexible(lhi_order *order, round_cursor forward)
+{
+    round_cursor backward = forward;
+    uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
+    backward.forward = false;
+    for (uint32_t k = 0; k < all + ahead; k++) {
+        if (k < all)
+            put_pass(order, take_next_pass(&forward, LH_F));
+        if (k >= ahead)
+            put_pass(order, take_next_pass(&backward, LH_B));
+    }
+}
+
+static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
+{
+    put_pass(order, take_next_pass(d, LH_D));
+    put_pass(order, take_next_pass(w, LH_W));
+}
+
+/* Writes the order for "dorapp": warm-up, steady state, then D with deferred W.
+ */
+static void put_dora(lhi_order *order, round_cursor forward)
+{
+    round_cursor d = forward, w;
+    uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
+    uint32_t waiting = 0; /* deferred weight gradients */
+    d.forward = false;
+    w = d;
+    for (uint32_t k = 0; k < all; k++) {
+        put_pass(order, take_next_pass(&forward, LH_F));
+        if (k >= ahead)
+            put_split(order, &d, &w);
+    }
+    for (uint32_t k = 0; k < ahead; k++) {
+        put_pass(order, take_next_pass(&d, LH_D));
+        if (++waiting > forward.device) {
+            put_pass(order, take_next_pass(&w, LH_W));
+            waiting--;
+        }
+    }
+    for (; waiting; waiting--)
+        put_pass(order, take_next_pass(&w, LH_W));
+}
+
+typedef void put_order(lhi_order *order, round_cursor forward);
+
+/* Checks for deadlock by simulation. A round with fewer microbatches than
+ * devices can create a cyclic wait: a backward is ordered behind a forward that
+ * depends on the first device. Megatron-LM rejects such sizes, although some
+ * work. */
+static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
+                               uint32_t group, lh_error *err)
+{
+    uint32_t n = p->n_microbatches, rest = n % group, devices = p->n_devices;
+    if (p->n_chunks == devices || group >= n ||
+        (group >= devices && (rest == 0 || rest >= devices)))
+        return LH_OK;
+    lh_evaluator *evaluator = NULL;
+    lh_schedule *schedule = NULL;
+    int64_t makespan_ns;
+    lh_error why = {0};
+    lh_status status = lhi_orders_build_schedule(orders, &schedule, &why);
+    if (status == LH_OK)
+        status = lh_evaluator_make(p, NULL, &evaluator, &why);
+    if (status == LH_OK)
+        status = lh_evaluator_run(evaluator, schedule, &makespan_ns, &why);
+    lh_evaluator_free(evaluator);
+    lh_schedule_free(schedule);
+    if (status == LH_EDEADLOCK)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "rounds of %" PRIu32 " of the %" PRIu32
+                        " microbatches block each other; choose a size with "
+                        "which every round has at least as many as there are "
+                        "devices (%" PRIu32 ")",
+                        group, n, devices);
+    if (status != LH_OK && err)
+        *err = why;
+    return status;
+}
+
+/* Builds orders for all devices with the given round function. */
+static lh_status make_rounds(const lh_pipeline *p,
+                             const lh_method_options *options, uint32_t passes,
+                             put_order *put, lhi_orders *out, lh_error *err)
+{
+    LHI_TRY(lhi_orders_init(out, p, passes, err));
+    uint32_t group = options->round_size ? options->round_size : p->n_devices;
+    for (uint32_t device = 0; device < p->n_devices; device++)
+        put(&out->devices[device], (round_cursor){
+                                       .devices = p->n_devices,
+                                       .legs = p->n_chunks / p->n_devices,
+                                       .n = p->n_microbatches,
+                                       .group = group,
+                                       .device = device,
+                                       .forward = true,
+                                   });
+    lh_status status = check_deadlock(p, out, group, err);
+    if (status != LH_OK)
+        lhi_orders_fini(out);
+    return status;
+}
+
+lh_status lhi_flexible(const lh_pipeline *pipeline,
+                       const lh_method_options *options, lhi_orders *out,
+                       lh_error *err)
+{
+    return make_rounds(pipeline, options, 2, put_flexible, out, err);
+}
+
+lh_status lhi_dorapp(const lh_pipeline *pipeline,
+                     const lh_method_options *options, lhi_orders *out,
+                     lh_error *err)
+{
+    return make_rounds(pipeline, options, 3, put_dora, out, err);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Method "1f1b" (PipeDream-flush, Narayanan et al., 2021): one warm-up forward
+ * per downstream device, then alternating forward and backward, then the
+ * remaining backwards. */
+#include "schedule/methods/sched.h"
+
+static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
+                            lh_error *err)
+{
+    uint32_t n = pipeline->n_microbatches;
+    LHI_TRY(lhi_orders_init(out, pipeline, 2, err));
+    for (uint32_t d = 0; d < pipeline->n_devices; d++) {
+        lhi_order *order = &out->devices[d];
+        uint32_t after = pipeline->n_devices - 1 - d, f = 0, b = 0;
+        while (f < after && f < n)
+            lhi_order_add_pass(order, LH_F, d, f++);
+        while (f < n) {
+            lhi_order_add_pass(order, LH_F, d, f++);
+            lhi_order_add_pass(order, LH_B, d, b++);
+        }
+        while (b < n)
+            lhi_order_add_pass(order, LH_B, d, b++);
+    }
+    return LH_OK;
+}
+
+/* Checks memory with one microbatch per device, which reaches the peak after
+ * warm-up. This avoids building an order with thousands of passes that cannot
+ * fit. */
+static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
+{
+    lh_pipeline first = *pipeline;
+    lhi_orders orders;
+    first.n_microbatches = pipeline->n_devices;
+    LHI_TRY(put_orders(&first, &orders, err));
+    lh_status status = lhi_orders_check_memory(&orders, &first, err);
+    lhi_orders_fini(&orders);
+    return status;
+}
+
+lh_status lhi_1f1b(const lh_pipeline *pipeline,
+                   const lh_method_options *options, lhi_orders *out,
+                   lh_error *err)
+{
+    (void)options;
+    if (pipeline->n_microbatches > 2 * (uint64_t)pipeline->n_devices)
+        LHI_TRY(check_warmup_memory(pipeline, err));
+    return put_orders(pipeline, out, err);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipeline/1: reading and writing every key. */
+#include "schedule/pipeline/file/pipe_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- chunks and links ---------------------------------------------------- */
+
+static const lhi_schema_field chunk_rows[] = {
+    {"device", LHI_INTEGER(lh_chunk, device), .most = LH_MAX_DEVICES - 1},
+    {NULL, LHI_INLINED_TABLE(lh_chunk), .table = &lhi_chunk_schema},
+};
+static const lhi_schema chunk_table = {LHI_ROWS("chunk", lh_chunk, chunk_rows)};
+
+static const lhi_schema_field link_rows[] = {
+    {"from", LHI_INTEGER(lh_link, from), .most = LH_MAX_DEVICES - 1},
+    {"to", LHI_INTEGER(lh_link, to), .most = LH_MAX_DEVICES - 1},
+    {"latency", LHI_TIME(lh_link, latency_ns), .when = LHI_DEFAULTED},
+    {"transfer", LHI_TIME(lh_link, transfer_ns), .when = LHI_DEFAULTED},
+    {"name", LHI_STRING(lh_link, name), .least = 1, .when = LHI_OPTIONAL},
+};
+static const lhi_schema link_table = {LHI_ROWS("link", lh_link, link_rows)};
+
+/* --- sites and limits ---------------------------------------------------- */
+
+static int64_t last_device(const lhi_read_context *r)
+{
+    const lhi_pipeline_text *text = r->context;
+    return (int64_t)text->desc.n_devices - 1;
+}
+
+static const lhi_schema_field site_rows[] = {
+    {"name", LHI_STRING(lhi_site_text, name), .least = 1},
+    {"devices", LHI_LIST(lhi_site_text, devices, n_devices), .item_type = LHI_FIELD_INTEGER,
+     .most = LH_MAX_DEVICES - 1, .find_most = last_device},
+};
+static const lhi_schema site_table = {
+    LHI_ROWS("site", lhi_site_text, site_rows)};
+
+/* Assigns every device to exactly one site. */
+static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
+                               lhi_pipeline_text *text, lh_error *err)
+{
+    uint32_t P = text->desc.n_devices, placed = 0;
+    lh_site *sites = LHI_NEW(r->mem, lh_site, text->n_sites);
+    uint32_t *at = LHI_NEW(r->mem, uint32_t, P);
+    if (!sites || !at)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < P; d++)
+        at[d] = LH_NONE;
+    for (const lhi_node *n = list->first; n; n = n->next) {
+        const lhi_node *devices = lhi_node_find(n, "devices");
+        sites[n->index].name = text->sites[n->index].name;
+        for (const lhi_node *d = devices->first; d; d = d->next) {
+            uint32_t device;
+            LHI_TRY(lhi_node_get_u32(r->doc, d, 0, P - 1, &device, err));
+            if (at[device] != LH_NONE)
+                return lhi_doc_fail(r->doc, d, err, LH_EINPUT,
+                                    "device %" PRIu32 " is at two sites",
+                                    device);
+            at[device] = n->index;
+            placed++;
+        }
+    }
+    if (placed != P)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "%" PRIu32 " of %" PRIu32 " devices are at no site",
+                            P - placed, P);
+    text->desc.n_sites = text->n_sites;
+    text->desc.sites = sites;
+    text->desc.device_sites = at;
+    return LH_OK;
+}
+
+/* Lists the devices of each site; sites without devices are written too. */
+static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
+                            lh_error *err)
+{
+    const lh_pipeline_desc *d = &text->desc;
+    lhi_site_text *sites = LHI_NEW(mem, lhi_site_text, d->n_sites);
+    uint32_t *first = LHI_NEW(mem, uint32_t, d->n_sites + (size_t)1);
+    uint32_t *devices = LHI_NEW(mem, uint32_t, d->n_devices);
+    if (!sites || !first || !devices)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; d->n_sites && i < d->n_devices; i++)
+        first[d->device_sites[i] + 1]++;
+    for (uint32_t i = 0; i < d->n_sites; i++) {
+        first[i + 1] += first[i];
+        sites[i] = (lhi_site_text){d->sites[i].name, 0, &devices[first[i]]};
+    }
+    for (uint32_t i = 0; d->n_sites && i < d->n_devices; i++) {
+        uint32_t site = d->device_sites[i];
+        devices[first[site] + sites[site].n_devices++] = i;
+    }
+    text->n_sites = d->n_sites;
+    text->sites = sites;
+    return LH_OK;
+}
+
+/* Reads the memory limits: one number for all devices, or one each. */
+static lh_status read_limits(const lhi_read_context *r, const lhi_node *node,
+                             void *owner, lh_error *err)
+{
+    lh_pipeline_desc *d = &((lhi_pipeline_text *)owner)->desc;
+    int64_t *limits = LHI_NEW(r->mem, int64_t, d->n_devices);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    bool list = node->kind == LHI_LIST;
+    if (list && node->n_items != d->n_devices)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "%" PRIu32 " limits for %" PRIu32
+                            " devices; give one number or one per device",
+                            node->n_items, d->n_devices);
+    const lhi_node *each = list ? node->first : node;
+    for (uint32_t i = 0; i < d->n_devices; i++) {
+        LHI_TRY(lhi_node_get_int(r->doc, each, 0, INT64_MAX, &limits[i], err));
+        each = list ? each->next : node;
+    }
+    d->memory_limits = limits;
+    return LH_OK;
+}
+
+static json_t *write_limits(const void *owner, const void *context)
+{
+    static const lhi_schema_field row = {.item_type = LHI_FIELD_INTEGER, .width = sizeof(int64_t)};
+    const lh_pipeline_desc *d = &((const lhi_pipeline_text *)owner)->desc;
+    return d->memory_limits
+               ? lhi_schema_write_list(&row, d->memory_limits, d->n_devices, context)
+               : json_null();
+}
+
+/* --- root map ------------------------------------------------------------ */
+
+static const char *const backwards[] = {"split", "joint", NULL};
+
+static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
+                             void *it, lh_error *err)
+{
+    lhi_pipeline_text *text = it;
+    const lhi_node *sites = lhi_node_find(map, "sites");
+    LHI_TRY(lhi_pipeline_require_chunks(r, text, map, err));
+    if (sites && text->desc.n_sites)
+        return lhi_doc_fail(r->doc, sites, err, LH_EINPUT,
+                            "'datacenters' has named the sites already; "
+                            "keep one of the two");
+    return sites ? assign_sites(r, sites, text, err) : LH_OK;
+}
+
+static const lhi_schema_field pipeline_rows[] = {
+    {"longhaul", LHI_CUSTOM(lhi_pipeline_text), .description = "pipeline/1",
+     .when = LHI_DEFAULTED},
+    {"time_unit", LHI_CUSTOM(lhi_pipeline_text), .description = "ns", .when = LHI_DEFAULTED},
+    {"microbatches", LHI_INTEGER(lhi_pipeline_text, desc.n_microbatches),
+     .least = 1, .most = LH_MAX_MICROBATCHES},
+    {"devices", LHI_INTEGER(lhi_pipeline_text, desc.n_devices), .least = 1,
+     .most = LH_MAX_DEVICES},
+    {"backward", LHI_ENUM(lhi_pipeline_text, desc.joint), .names = backwards,
+     .when = LHI_DEFAULTED},
+    {"chunks", LHI_LIST(lhi_pipeline_text, desc.chunks, desc.n_chunks),
+     .table = &chunk_table, .min_items = 1, .max_items = LH_MAX_CHUNKS,
+     .when = LHI_DEFAULTED},
+    {"uniform", LHI_CUSTOM(lhi_pipeline_text), .read = lhi_uniform_read,
+     .table = &lhi_uniform_schema, .when = LHI_OPTIONAL},
+    {"links", LHI_LIST(lhi_pipeline_text, desc.links, desc.n_links),
+     .table = &link_table, .when = LHI_DEFAULTED},
+    {"datacenters", LHI_CUSTOM(lhi_pipeline_text), .read = lhi_datacenters_read,
+     .table = &lhi_datacenters_schema, .when = LHI_OPTIONAL},
+    {"sites", LHI_LIST(lhi_pipeline_text, sites, n_sites), .table = &site_table,
+     .when = LHI_OPTIONAL},
+    {"memory_limit", LHI_CUSTOM(lhi_pipeline_text), .read = read_limits,
+     .write = write_limits, .when = LHI_OPTIONAL},
+    {"memory_unit", LHI_STRING(lhi_pipeline_text, desc.memory_unit), .least = 1,
+     .when = LHI_OPTIONAL},
+    {"receives", LHI_ENUM(lhi_pipeline_text, desc.receives),
+     .names = lhi_receives_names, .when = LHI_OPTIONAL},
+    {"data_parallel", LHI_CUSTOM(lhi_pipeline_text), .read = lhi_dp_read,
+     .write = lhi_dp_write, .table = &lhi_dp_schema, .when = LHI_OPTIONAL},
+};
+const lhi_schema lhi_pipeline_schema = {
+    LHI_ROWS("pipeline", lhi_pipeline_text, pipeline_rows),
+    .check = check_pipeline};
+
+/* --- reading ------------------------------------------------------------- */
+
+static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
+                           lhi_arena *mem, lhi_pipeline_text *text,
+                           lh_error *err)
+{
+    lhi_read_context r = {.doc = doc, .mem = mem, .context = text};
+    *text = (lhi_pipeline_text){
+        .desc.size = sizeof text->desc, .prefetch = -1, .origin.doc = doc};
+    LHI_TRY(lhi_node_check_map(doc, map, err));
+    LHI_TRY(lhi_node_get_time_unit(doc, map, &r.unit_ns, err));
+    LHI_TRY(lhi_schema_read(&r, map, &lhi_pipeline_schema, text, err));
+    const lhi_node *chunks = lhi_node_find(map, "chunks");
+    const lhi_node *links = lhi_node_find(map, "links");
+    if (chunks && !(text->origin.chunk_nodes = lhi_list_nodes(&r, chunks)))
+        return lhi_fail_nomem(err);
+    if (links && !(text->origin.link_nodes = lhi_list_nodes(&r, links)))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
+                                 lh_pipeline **out, lh_error *err)
+{
+    lhi_pipeline_text text;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = read_text(doc, map, mem, &text, err);
+    if (status == LH_OK)
+        status = lhi_pipeline_make(&text.desc, &text.origin, out, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+static lh_status from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
+{
+    lh_status status = lhi_doc_check_format(doc, "pipeline", 1, err);
+    if (status == LH_OK)
+        status = lhi_pipeline_from_node(doc, doc->root, out, err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+lh_status lh_pipeline_parse(const char *text, size_t len, const char *name,
+                            lh_pipeline **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_PIPELINE, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_PIPELINE, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+/* --- writing ------------------------------------------------------------- */
+
+/* Omits link names that equal the default, which is derived from the devices.
+ */
+static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
+                            lh_error *err)
+{
+    uint32_t n = text->desc.n_links;
+    lh_link *links = LHI_NEW(mem, lh_link, n);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        char plain[32];
+        links[i] = text->desc.links[i];
+        snprintf(plain, sizeof plain, "%" PRIu32 "-%" PRIu32, links[i].from,
+                 links[i].to);
+        if (strcmp(plain, links[i].name) == 0)
+            links[i].name = NULL;
+    }
+    text->desc.links = links;
+    return LH_OK;
+}
+
+/* Lists the data-parallel chunks. A device's link name is written with its
+ * chunks that have their own times, or else with the first chunk that has
+ * operations. */
+static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
+                                lh_error *err)
+{
+    const lh_pipeline_desc *d = &text->desc;
+    lhi_dp_chunk *list = LHI_NEW(mem, lhi_dp_chunk, d->n_chunks);
+    bool *sends = LHI_NEW(mem, bool, d->n_chunks);
+    bool *said = LHI_NEW(mem, bool, d->n_devices);
+    if (!list || !sends || !said)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < d->n_dp_ops; i++)
+        sends[d->dp_ops[i].chunk] = true;
+    for (uint32_t i = 0; i < d->n_chunks; i++)
+        said[d->chunks[i].device] |=
+            d->chunks[i].all_gather_ns || d->chunks[i].reduce_scatter_ns;
+    for (uint32_t i = 0; i < d->n_chunks; i++) {
+        const lh_chunk *c = &d->chunks[i];
+        bool ends = c->all_gather_ns || c->reduce_scatter_ns;
+        bool says = d->dp_links && (ends || (sends[i] && !said[c->device]));
+        const char *link = says ? d->dp_links[c->device] : NULL;
+        said[c->device] |= says;
+        if (ends || c->dp_latency_ns || link)
+            list[text->n_dp_chunks++] =
+                (lhi_dp_chunk){i, c->all_gather_ns, c->reduce_scatter_ns,
+                               c->dp_latency_ns, link};
+    }
+    text->dp_chunks = list;
+    return LH_OK;
+}
+
+static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
+                         lhi_pipeline_text *text, lh_error *err)
+{
+    lh_pipeline_desc *d = &text->desc;
+    *text = (lhi_pipeline_text){.desc.size = sizeof *d};
+    LHI_TRY(lh_pipeline_describe(p, d, err));
+    text->n_ops = d->n_dp_ops;
+    text->ops = d->dp_ops;
+    text->prefetch = (int64_t)d->n_initial_gathers - 1;
+    text->groups =
+        (lhi_dp_groups){d->n_enqueue, d->n_dequeue, d->enqueue, d->dequeue};
+    LHI_TRY(list_links(text, mem, err));
+    LHI_TRY(list_dp_chunks(text, mem, err));
+    return list_sites(text, mem, err);
+}
+
+lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
+                               lh_error *err)
+{
+    lhi_pipeline_text text;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = build_text(pipeline, mem, &text, err);
+    if (status == LH_OK &&
+        !(*out = lhi_schema_write(&lhi_pipeline_schema, &text, &text)))
+        status = lhi_fail_nomem(err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
+                             size_t *len, lh_error *err)
+{
+    json_t *map;
+    LHI_TRY(lhi_pipeline_to_json(pipeline, &map, err));
+    return lhi_json_format(map, text, len, err);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules in the CSV format of torch.distributed.pipelining. */
+#define _XOPEN_SOURCE 700
+#include "base/input_limits.h"
+#include "base/text.h"
+#include "schedule/pipeline/file/schedule_csv.h"
+#include "schedule/pipeline/schedule_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Limit on rows in a links file: no valid file has more than two names per
+ * device. */
+enum { MAX_LINK_ROWS = 4 * LH_MAX_DEVICES };
+
+/* A part of the input text: a line or a cell. */
+typedef struct span {
+    const char *at, *end;
+} span;
+
+/* The reader's position. */
+typedef struct reader {
+    const char *file;
+    uint32_t line, cell; /* both 1-based, for messages */
+    uint32_t n_skipped;
+} reader;
+
+static span trim(span s)
+{
+    while (s.at < s.end && (*s.at == ' ' || *s.at == '\t' || *s.at == '\r'))
+        s.at++;
+    while (s.at < s.end &&
+           (s.end[-1] == ' ' || s.end[-1] == '\t' || s.end[-1] == '\r'))
+        s.end--;
+    return s;
+}
+
+/* Cuts the part before the first `separator` off `rest`; at the end of the text
+ * there may be none. */
+static span cut(span *rest, char separator)
+{
+    const char *p = memchr(rest->at, separator, (size_t)(rest->end - rest->at));
+    span head = {rest->at, p ? p : rest->end};
+    rest->at = p ? p + 1 : rest->end;
+    return head;
+}
+
+static bool skip_text(span *s, const char *text)
+{
+    size_t len = strlen(text);
+    if ((size_t)(s->end - s->at) < len || memcmp(s->at, text, len) != 0)
+        return false;
+    s->at += len;
+    return true;
+}
+
+static bool read_number(span *s, uint32_t below, uint32_t *out)
+{
+    const char *after = lhi_scan_number(s->at, s->end, below, out);
+    s->at = after ? after : s->at;
+    return after;
+}
+
+static lh_status fail_cell(const reader *r, span cell, lh_error *err,
+                        const char *why)
+{
+    int len = (int)(cell.end - cell.at < 40 ? cell.end - cell.at : 40);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%" PRIu32 ": cell %" PRIu32 ": '%.*s': %s", r->file,
+                    r->line, r->cell, len, cell.at, why);
+}
+
+/* Detects PyTorch's communication actions, which a schedule does not need. */
+static bool is_communication(span s)
+{
+    static const char *const with_microbatch[] = {"SEND_F", "RECV_F", "SEND_B",
+                                                  "RECV_B", NULL};
+    static const char *const without[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD",
+                                          NULL};
+    uint32_t number;
+    if (!read_number(&s, LH_MAX_CHUNKS, &number))
+        return false;
+    for (int i = 0; with_microbatch[i]; i++) {
+        span t = s;
+        if (skip_text(&t, with_microbatch[i]))
+            return read_number(&t, LH_MAX_MICROBATCHES, &number) &&
+                   t.at == t.end;
+    }
+    for (int i = 0; without[i]; i++) {
+        span t = s;
+        if (skip_text(&t, without[i]))
+            return t.at == t.end;
+    }
+    return false;
+}
+
+static lh_status read_pass(const reader *r, span cell, lh_pass *out,
+                           lh_error *err)
+{
+    static const char why[] =
+        "must be <chunk><F|I|W|B><microbatch>, as 3F0, or a part of a W, as "
+        "3W0:2/8";
+    bool bad_cut = false;
+    if (lhi_scan_pass(cell.at, cell.end, out, &bad_cut) == cell.end)
+        return LH_OK;
+    return fail_cell(r, cell, err,
+                  bad_cut ? "only a W is cut, into at least 2 parts counted "
+                            "from 0"
+                          : why);
+}
+
+/* Reads a cell; the two passes of "(0F7;7B3)OVERLAP_F_B" run one after the
+ * other here. Appends to passes[*n]. */
+static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
+                           lh_error *err)
+{
+    if (cell.at == cell.end)
+        return LH_OK; /* an idle step */
+    if (is_communication(cell)) {
+        r->n_skipped++;
+        return LH_OK;
+    }
+    if (*cell.at != '(') {
+        LHI_TRY(read_pass(r, cell, &passes[*n], err));
+        (*n)++;
+        return LH_OK;
+    }
+    const char *close = memchr(cell.at, ')', (size_t)(cell.end - cell.at));
+    span after = {close ? close + 1 : cell.end, cell.end};
+    if (!close || !skip_text(&after, "OVERLAP_F_B") || after.at != after.end)
+        return fail_cell(r, cell, err,
+                      "must be (<pass>;<pass>)OVERLAP_F_B, as "
+                      "(0F7;7B3)OVERLAP_F_B");
+    span inside = {cell.at + 1, close};
+    while (inside.at < inside.end) {
+        LHI_TRY(read_pass(r, trim(cut(&inside, ';')), &passes[*n], err));
+        (*n)++;
+    }
+    return LH_OK;
+}
+
+/* Returns an upper bound on the passes in a row: cells, and halves of
+ * "(0F7;7B3)...", with at least the length of 0F0, plus the one being read. */
+static size_t count_passes(span row)
+{
+    const char *from = row.at;
+    size_t n = 1;
+    for (const char *p = row.at; p < row.end; p++)
+        if (*p == ',' || *p == ';') {
+            n += p - from >= 3;
+            from = p + 1;
+        }
+    return n + (row.end - from >= 3);
+}
+
+/* Reads a row. *cells (if not NULL) is set if passes and cells do not
+ * correspond one to one. */
+static lh_status read_row(reader *r, lhi_arena *mem, span row,
+                          const lh_pass **out, uint32_t *count,
+                          const uint32_t **cells, lh_error *err)
+{
+    size_t most = count_passes(row);
+    if (most > UINT32_MAX / 2)
+        return lhi_fail(err, LH_EINPUT, "%s:%" PRIu32 ": the row is too long",
+                        r->file, r->line);
+    lh_pass *passes = LHI_NEW(mem, lh_pass, most);
+    if (!passes)
+        return lhi_fail_nomem(err);
+    uint32_t *found = NULL;
+    *count = 0;
+    while (row.at < row.end) {
+        uint32_t before = *count;
+        r->cell++;
+        LHI_TRY(read_cell(r, trim(cut(&row, ',')), passes, count, err));
+        if (cells && !found && *count != r->cell) {
+            if (!(found = LHI_NEW(mem, uint32_t, most)))
+                return lhi_fail_nomem(err);
+            for (uint32_t i = 0; i < before; i++)
+                found[i] = i + 1;
+        }
+        for (uint32_t i = before; found && i < *count; i++)
+            found[i] = r->cell;
+    }
+    *out = passes;
+    if (cells)
+        *cells = found;
+    return LH_OK;
+}
+
+static uint32_t count_lines(span text)
+{
+    uint32_t n = 0;
+    while (text.at < text.end) {
+        cut(&text, '\n');
+        n++;
+    }
+    return n;
+}
+
+static lh_status read_rows(lh_schedule *s, span text, const char *name,
+                           lh_error *err)
+{
+    reader r = {.file = name};
+    uint32_t n = count_lines(text);
+    if (n < 1 || n > LH_MAX_DEVICES)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:1: %" PRIu32 " rows; a schedule has a row per "
+                        "device, from 1 to %u",
+                        name, n, LH_MAX_DEVICES);
+    s->orders = LHI_NEW(s->mem, const lh_pass *, n);
+    s->counts = LHI_NEW(s->mem, uint32_t, n);
+    s->cells = LHI_NEW(s->mem, const uint32_t *, n);
+    if (!s->orders || !s->counts || !s->cells)
+        return lhi_fail_nomem(err);
+    s->n_devices = n;
+    for (uint32_t d = 0; d < n; d++) {
+        r.line = d + 1;
+        r.cell = 0;
+        LHI_TRY(read_row(&r, s->mem, cut(&text, '\n'), &s->orders[d],
+                         &s->counts[d], &s->cells[d], err));
+    }
+    s->n_skipped = r.n_skipped;
+    return LH_OK;
+}
+
+lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
+                            lh_schedule **out, lh_error *err)
+{
+    LHI_TRY(lhi_input_check_size(len, name, LHI_INPUT_SCHEDULE, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_schedule *s = mem ? LHI_NEW(mem, lh_schedule, 1) : NULL;
+    if (!s) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    s->mem = mem;
+    s->name = lhi_arena_strdup(mem, name);
+    lh_status status = s->name
+                           ? read_rows(s, (span){text, text + len}, name, err)
+                           : lhi_fail_nomem(err);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+static lh_status read_link_row(reader *r, lh_schedule *s, span row,
+                               lh_link_order *out, lh_error *err)
+{
+    r->cell = 1;
+    span name = trim(cut(&row, ','));
+    size_t len = (size_t)(name.end - name.at);
+    if (!lhi_is_link_name(name.at, len))
+        return fail_cell(r, name, err, "must be the name of a link");
+    out->link = lhi_arena_strndup(s->mem, name.at, len);
+    if (!out->link)
+        return lhi_fail_nomem(err);
+    return read_row(r, s->mem, row, &out->passes, &out->n_passes, NULL, err);
+}
+
+/* Adds a links file's rows to a schedule under construction. */
+static lh_status read_links(lh_schedule *s, span text, const char *name,
+                            lh_error *err)
+{
+    reader r = {.file = name};
+    uint32_t n = count_lines(text);
+    if (n > MAX_LINK_ROWS)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:1: %" PRIu32 " rows; a link has one, and there are "
+                        "at most %u",
+                        name, n, MAX_LINK_ROWS);
+    lh_link_order *orders = LHI_NEW(s->mem, lh_link_order, n);
+    if (!orders)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        r.line = i + 1;
+        LHI_TRY(read_link_row(&r, s, cut(&text, '\n'), &orders[i], err));
+    }
+    s->link_orders = orders;
+    s->n_link_orders = n;
+    return LH_OK;
+}
+
+lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
+                                  const char *links, size_t links_len,
+                                  const char *name, lh_schedule **out,
+                                  lh_error *err)
+{
+    lh_schedule *s;
+    LHI_TRY(lh_schedule_parse(rows, rows_len, name, &s, err));
+    lh_status status = LH_OK;
+    if (links)
+        status = read_links(s, (span){links, links + links_len}, name, err);
+    if (status != LH_OK) {
+        lh_schedule_free(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+/* Maps S.csv to S.links.csv; release with free(). */
+static char *links_path(const char *path)
+{
+    size_t len = strlen(path);
+    if (len > 4 && strcmp(path + len - 4, ".csv") == 0)
+        len -= 4;
+    char *links = malloc(len + sizeof ".links.csv");
+    if (links) {
+        memcpy(links, path, len);
+        memcpy(links + len, ".links.csv", sizeof ".links.csv");
+    }
+    return links;
+}
+
+static lh_status read_links_file(lh_schedule *s, const char *path,
+                                   lh_error *err)
+{
+    char *links = links_path(path), *text;
+    size_t len;
+    if (!links)
+        return lhi_fail_nomem(err);
+    lh_status status = LH_OK;
+    struct stat info;
+    const bool exists = lstat(links, &info) == 0;
+    if (!exists && errno != ENOENT && errno != ENOTDIR &&
+        errno != ENAMETOOLONG) {
+        status = lhi_fail(err, LH_EIO, "%s: %s", links, strerror(errno));
+    } else if (exists && stat(links, &info) != 0) {
+        status = lhi_fail(err, LH_EIO,
+                          "%s: a link that leads nowhere, where the orders of "
+                          "messages would be; remove it",
+                          links);
+    } else if (exists) {
+        status = lhi_input_read(links, LHI_INPUT_SCHEDULE, &text, &len, err);
+        if (status == LH_OK) {
+            status = read_links(s, (span){text, text + len}, links, err);
+            lh_text_free(text);
+        }
+    }
+    free(links);
+    return status;
+}
+
+lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
+                           lh_error *err)
+{
+    char *text;
+    size_t len;
+    lh_schedule *s;
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_SCHEDULE, &text, &len, err));
+    lh_status status = lh_schedule_parse(text, len, path, &s, err);
+    lh_text_free(text);
+    if (status != LH_OK)
+        return status;
+    if (!fifo && (status = read_links_file(s, path, err)) != LH_OK) {
+        lh_schedule_free(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+static void add_passes(lhi_text *out, const lh_pass *passes, uint32_t n)
+{
+    char cell[LH_PASS_TEXT_SIZE];
+    for (uint32_t i = 0; i < n; i++) {
+        if (i)
+            lhi_text_add(out, ",", 1);
+        lhi_text_puts(out, lh_pass_format(&passes[i], cell));
+    }
+}
+
+lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
+                             size_t *len, lh_error *err)
+{
+    lhi_text out = {0};
+    for (uint32_t d = 0; d < schedule->n_devices; d++) {
+        add_passes(&out, schedule->orders[d], schedule->counts[d]);
+        lhi_text_add(&out, "\n", 1);
+    }
+    return lhi_text_take(&out, text, len, err);
+}
+
+lh_status lh_schedule_format_links(const lh_schedule *schedule, char **text,
+                                   size_t *len, lh_error *err)
+{
+    if (schedule->n_link_orders == 0) {
+        *text = NULL;
+        if (len)
+            *len = 0;
+        return LH_OK;
+    }
+    lhi_text out = {0};
+    for (uint32_t i = 0; i < schedule->n_link_orders; i++) {
+        const lh_link_order *order = &schedule->link_orders[i];
+        lhi_text_puts(&out, order->link);
+        if (order->n_passes)
+            lhi_text_add(&out, ",", 1);
+        add_passes(&out, order->passes, order->n_passes);
+        lhi_text_add(&out, "\n", 1);
+    }
+    return lhi_text_take(&out, text, len, err);
+}
+
+static lh_status write_links_file(const lh_schedule *schedule,
+                                    const char *path, lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lh_schedule_format_links(schedule, &text, &len, err));
+    char *links = links_path(path);
+    lh_status status = LH_OK;
+    if (!links)
+        status = lhi_fail_nomem(err);
+    else if (text)
+        status = lh_file_write(links, text, len, err);
+    else if (unlink(links) != 0 && errno != ENOENT && errno != ENOTDIR)
+        status = lhi_fail(err, LH_EIO, "%s: cannot remove: %s", links,
+                          strerror(errno));
+    free(links);
+    lh_text_free(text);
+    return status;
+}
+
+lh_status lh_schedule_write(const lh_schedule *schedule, const char *path,
+                            lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lh_schedule_format(schedule, &text, &len, err));
+    lh_status status = lh_file_write(path, text, len, err);
+    lh_text_free(text);
+    if (status != LH_OK)
+        return status;
+    return write_links_file(schedule, path, err);
+}

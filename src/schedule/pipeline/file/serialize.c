@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing and reading traverse a description identically: one statement per
+ * field either writes or reads it. */
+#include "schedule/pipeline/file/serialize.h"
+
+#include "base/arena.h"
+#include "base/bytes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The traversal's state: either `out` or `p` .. `end` is set. */
+typedef struct order_shape {
+    lhi_text *out;
+    const char *p, *end;
+    lhi_arena *mem; /* allocates the values read */
+    bool bad, no_memory;
+} traversal;
+
+static int64_t read_number(traversal *w, char stop)
+{
+    uint64_t value = 0;
+    bool minus = w->p < w->end && *w->p == '-';
+    const char *p = w->p + minus, *first = p;
+    for (; p < w->end && *p >= '0' && *p <= '9'; p++) {
+        if (value > (INT64_MAX - 9) / 10)
+            w->bad = w->bad || value > INT64_MAX / 10 ||
+                     value * 10 + (uint64_t)(*p - '0') > INT64_MAX;
+        value = value * 10 + (uint64_t)(*p - '0');
+    }
+    if (w->bad || p == first || p == w->end || *p != stop) {
+        w->bad = true;
+        return 0;
+    }
+    w->p = p + 1;
+    return minus ? -(int64_t)value : (int64_t)value;
+}
+
+static void traverse_number(traversal *w, int64_t *value)
+{
+    if (w->out)
+        lhi_text_printf(w->out, "%" PRId64 " ", *value);
+    else
+        *value = read_number(w, ' ');
+}
+
+static void traverse_index(traversal *w, uint32_t *value)
+{
+    int64_t wide = *value;
+    traverse_number(w, &wide);
+    if (wide < 0 || wide > UINT32_MAX)
+        w->bad = true;
+    else
+        *value = (uint32_t)wide;
+}
+
+static void traverse_flag(traversal *w, bool *value)
+{
+    int64_t wide = *value;
+    traverse_number(w, &wide);
+    *value = wide != 0;
+}
+
+static void traverse_text(traversal *w, const char **value)
+{
+    if (w->out) {
+        int64_t len = *value ? (int64_t)strlen(*value) : -1;
+        lhi_text_printf(w->out, "%" PRId64 ":%s ", len, *value ? *value : "");
+        return;
+    }
+    int64_t len = read_number(w, ':');
+    *value = NULL;
+    if (w->bad || len < 0 || len >= w->end - w->p || w->p[len] != ' ') {
+        w->bad = w->bad || len != -1 || w->p == w->end || *w->p != ' ';
+        w->p += !w->bad;
+        return;
+    }
+    *value = lhi_arena_strndup(w->mem, w->p, (size_t)len);
+    w->no_memory = w->no_memory || !*value;
+    w->p += len + 1;
+}
+
+/* Returns the array to traverse: when reading, a new one with `n` items of
+ * `size` bytes, otherwise the existing one. Returns NULL if it is empty or
+ * larger than the remaining text permits. */
+static void *traverse_items(traversal *w, const void *have, uint32_t n, size_t size)
+{
+    if (w->out)
+        return (void *)(uintptr_t)have;
+    if (w->bad || n > (size_t)(w->end - w->p)) {
+        w->bad = true;
+        return NULL;
+    }
+    void *made = n ? lhi_arena_alloc(w->mem, n, size) : NULL;
+    w->no_memory = w->no_memory || (n && !made);
+    return made;
+}
+
+static void walk_chunks(traversal *w, lh_pipeline_desc *d)
+{
+    traverse_index(w, &d->n_chunks);
+    lh_chunk *c = traverse_items(w, d->chunks, d->n_chunks, sizeof *c);
+    for (uint32_t i = 0; c && i < d->n_chunks && !w->bad; i++) {
+        traverse_index(w, &c[i].device);
+        int64_t *const all[] = {
+            &c[i].f_ns,          &c[i].d_ns,          &c[i].w_ns,
+            &c[i].mem_f,         &c[i].mem_d,         &c[i].mem_w,
+            &c[i].mem_static,    &c[i].all_gather_ns, &c[i].reduce_scatter_ns,
+            &c[i].dp_latency_ns, &c[i].offload_ns};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            traverse_number(w, all[k]);
+    }
+    d->chunks = c;
+}
+
+static void walk_links(traversal *w, lh_pipeline_desc *d)
+{
+    traverse_index(w, &d->n_links);
+    lh_link *l = traverse_items(w, d->links, d->n_links, sizeof *l);
+    for (uint32_t i = 0; l && i < d->n_links && !w->bad; i++) {
+        traverse_index(w, &l[i].from);
+        traverse_index(w, &l[i].to);
+        traverse_number(w, &l[i].latency_ns);
+        traverse_number(w, &l[i].transfer_ns);
+        traverse_text(w, &l[i].name);
+    }
+    d->links = l;
+}
+
+static void walk_sites(traversal *w, lh_pipeline_desc *d)
+{
+    traverse_index(w, &d->n_sites);
+    lh_site *s = traverse_items(w, d->sites, d->n_sites, sizeof *s);
+    for (uint32_t i = 0; s && i < d->n_sites && !w->bad; i++)
+        traverse_text(w, &s[i].name);
+    d->sites = s;
+}
+
+static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
+{
+    uint32_t *at = traverse_items(w, *list, n, sizeof *at);
+    for (uint32_t i = 0; at && i < n && !w->bad; i++)
+        traverse_index(w, &at[i]);
+    *list = at;
+}
+
+/* Traverses the length of a per-device list: the number of devices, or 0
+ * without a list. */
+static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d, const void *list)
+{
+    bool there = list != NULL;
+    traverse_flag(w, &there);
+    return there ? d->n_devices : 0;
+}
+
+static void walk_limits(traversal *w, lh_pipeline_desc *d)
+{
+    uint32_t n = traverse_device_count(w, d, d->memory_limits);
+    int64_t *at = traverse_items(w, d->memory_limits, n, sizeof *at);
+    for (uint32_t i = 0; at && i < n && !w->bad; i++)
+        traverse_number(w, &at[i]);
+    d->memory_limits = at;
+    traverse_text(w, &d->memory_unit);
+}
+
+static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
+{
+    uint32_t n = traverse_device_count(w, d, d->dp_links);
+    const char **at = traverse_items(w, d->dp_links, n, sizeof *at);
+    for (uint32_t i = 0; at && i < n && !w->bad; i++)
+        traverse_text(w, &at[i]);
+    d->dp_links = at;
+}
+
+static void walk_point(traversal *w, lh_dp_pass *point)
+{
+    traverse_index(w, &point->chunk);
+    traverse_index(w, &point->microbatch);
+    traverse_flag(w, &point->backward);
+}
+
+static void walk_ops(traversal *w, lh_pipeline_desc *d)
+{
+    traverse_index(w, &d->n_dp_ops);
+    lh_dp_op *o = traverse_items(w, d->dp_ops, d->n_dp_ops, sizeof *o);
+    for (uint32_t i = 0; o && i < d->n_dp_ops && !w->bad; i++) {
+        traverse_index(w, &o[i].chunk);
+        traverse_flag(w, &o[i].is_reduce_scatter);
+        traverse_index(w, &o[i].bucket);
+        traverse_index(w, &o[i].n_buckets);
+        uint32_t kind = (uint32_t)o[i].kind;
+        int64_t share = (int64_t)lhi_double_to_bits(o[i].share);
+        traverse_index(w, &kind);
+        traverse_number(w, &share);
+        w->bad = w->bad || kind > LH_DP_RSO;
+        if (!w->out && !w->bad) {
+            o[i].kind = (lh_dp_kind)kind;
+            o[i].share = lhi_double_from_bits((uint64_t)share);
+        }
+        traverse_number(w, &o[i].transfer_ns);
+        walk_point(w, &o[i].launch);
+        walk_point(w, &o[i].needed_by);
+    }
+    d->dp_ops = o;
+}
+
+static void walk_all(traversal *w, lh_pipeline_desc *d)
+{
+    uint32_t receives = (uint32_t)d->receives;
+    traverse_index(w, &d->n_devices);
+    traverse_index(w, &d->n_microbatches);
+    traverse_flag(w, &d->joint);
+    traverse_index(w, &receives);
+    traverse_index(w, &d->n_initial_gathers);
+    w->bad = w->bad || receives > LH_RECEIVES_LATE_FD;
+    d->receives = w->bad ? LH_RECEIVES_EARLY : (lh_receives)receives;
+    walk_chunks(w, d);
+    walk_links(w, d);
+    walk_limits(w, d);
+    walk_sites(w, d);
+    walk_indices(w, &d->device_sites, traverse_device_count(w, d, d->device_sites));
+    walk_ops(w, d);
+    traverse_index(w, &d->n_enqueue);
+    walk_indices(w, &d->enqueue, d->n_enqueue);
+    traverse_index(w, &d->n_dequeue);
+    walk_indices(w, &d->dequeue, d->n_dequeue);
+    walk_dp_links(w, d);
+}
+
+lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,
+                                   lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    traversal w = {.out = out};
+    LHI_TRY(lh_pipeline_describe(pipeline, &d, err));
+    walk_all(&w, &d);
+    return out->failed ? lhi_fail_nomem(err) : LH_OK;
+}
+
+lh_status lhi_pipeline_deserialize(const char *text, size_t len,
+                                  lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    traversal w = {.p = text, .end = text + len, .mem = lhi_arena_make(0)};
+    if (!w.mem)
+        return lhi_fail_nomem(err);
+    walk_all(&w, &d);
+    lh_status status;
+    if (w.no_memory)
+        status = lhi_fail_nomem(err);
+    else if (w.bad || w.p != w.end)
+        status = lhi_fail(err, LH_EINPUT, "that is no pipeline in numbers");
+    else
+        status = lh_pipeline_make(&d, out, err);
+    lhi_arena_free(w.mem);
+    return status;
+}

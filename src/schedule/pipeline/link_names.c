@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking up links by user-supplied names. */
+#include "schedule/pipeline/link_names.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Returns false for a default name, which is derived from the link's ends. */
+static bool has_own_name(const lh_link *link)
+{
+    char plain[32];
+    snprintf(plain, sizeof plain, "%" PRIu32 "-%" PRIu32, link->from, link->to);
+    return link->name && strcmp(link->name, plain) != 0;
+}
+
+static uint32_t mark_called(const lhi_link_list *list, const char *name,
+                            bool *hit)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n_links; i++) {
+        const lh_link *link = &list->links[i];
+        if (!has_own_name(link) || strcmp(link->name, name) != 0)
+            continue;
+        hit[i] = true;
+        n++;
+    }
+    return n;
+}
+
+/* Marks the links called a>b, where `name` is a-b with the dash at `at`;
+ * `back`: b>a. With `hit` NULL it only checks whether there are any. */
+static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
+                         bool back, bool *hit)
+{
+    size_t len = strlen(name), n_b = len - at - 1;
+    const char *b = name + at + 1;
+    bool any = false;
+    for (uint32_t i = 0; i < list->n_links; i++) {
+        const char *is = list->links[i].name;
+        const char *first = back ? b : name, *second = back ? name : b;
+        size_t n_first = back ? n_b : at, n_second = back ? at : n_b;
+        if (!is || strlen(is) != len || is[n_first] != '>' ||
+            strncmp(is, first, n_first) != 0 ||
+            strncmp(is + n_first + 1, second, n_second) != 0)
+            continue;
+        any = true;
+        if (hit)
+            hit[i] = true;
+    }
+    return any;
+}
+
+static lh_status mark_sites(const lhi_link_list *list, const char *name,
+                            bool *hit, bool *found, lh_error *err)
+{
+    size_t place = 0, ways = 0;
+    for (size_t at = 0; name[at]; at++)
+        if (name[at] == '-' && (mark_between(list, name, at, false, NULL) ||
+                                mark_between(list, name, at, true, NULL))) {
+            place = at;
+            ways++;
+        }
+    if (ways > 1)
+        return lhi_fail(err, LH_EINPUT,
+                        "'%.120s' may be several links, for names of "
+                        "datacenters have dashes; use '>'",
+                        name);
+    *found = ways == 1;
+    if (*found) {
+        mark_between(list, name, place, false, hit);
+        mark_between(list, name, place, true, hit);
+    }
+    return LH_OK;
+}
+
+/* Reads a device number at the beginning of a text; returns NULL if there is
+ * none. */
+static const char *scan_device(const char *text, uint32_t n_devices,
+                               uint32_t *out)
+{
+    uint64_t device = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        device = 10 * device + (uint64_t)(*at - '0');
+        if (device >= n_devices)
+            return NULL;
+    }
+    *out = (uint32_t)device;
+    return at > text ? at : NULL;
+}
+
+/* Parses "2-3" or "2>3". */
+static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
+                      uint32_t *b, bool *one_way)
+{
+    const char *at = scan_device(name, n_devices, a);
+    if (!at || (*at != '-' && *at != '>'))
+        return false;
+    *one_way = *at == '>';
+    at = scan_device(at + 1, n_devices, b);
+    return at && *at == '\0' && *a != *b;
+}
+
+static bool has_messages(const lh_pipeline *p, uint32_t from, uint32_t to)
+{
+    uint32_t n = lh_pipeline_n_chunks(p);
+    for (uint32_t c = 0; c + 1 < n; c++) {
+        uint32_t x = lh_pipeline_chunk(p, c)->device;
+        uint32_t y = lh_pipeline_chunk(p, c + 1)->device;
+        if ((x == from && y == to) || (x == to && y == from))
+            return true;
+    }
+    return false;
+}
+
+static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
+                              bool *hit, lh_error *err)
+{
+    for (uint32_t i = 0; i < list->n_links; i++) {
+        const lh_link *link = &list->links[i];
+        if (link->from != from || link->to != to)
+            continue;
+        if (has_own_name(link))
+            return lhi_fail(err, LH_EINPUT,
+                            "messages from device %" PRIu32 " to %" PRIu32
+                            " take the link '%.60s', perhaps with others: "
+                            "name that",
+                            from, to, link->name);
+        hit[i] = true;
+        return LH_OK;
+    }
+    hit[list->n_links] = true;
+    list->links[list->n_links++] = (lh_link){.from = from, .to = to};
+    return LH_OK;
+}
+
+/* Formats "west>east, east>west", each name once. */
+static void list_names(const lhi_link_list *list, char *text, size_t room)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < list->n_links && len < room; i++) {
+        const char *name = list->links[i].name;
+        uint32_t k = 0;
+        while (name && k < i &&
+               (!list->links[k].name || strcmp(list->links[k].name, name) != 0))
+            k++;
+        if (name && k == i)
+            len += (size_t)snprintf(text + len, room - len, "%s%s",
+                                    len ? ", " : "", name);
+    }
+}
+
+lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name, bool *hit,
+                          lh_error *err)
+{
+    uint32_t a, b, n = lh_pipeline_n_devices(list->pipeline);
+    bool one_way, found = mark_called(list, name, hit) > 0;
+    char names[240];
+    if (!found)
+        LHI_TRY(mark_sites(list, name, hit, &found, err));
+    if (found)
+        return LH_OK;
+    if (!scan_ends(name, n, &a, &b, &one_way)) {
+        list_names(list, names, sizeof names);
+        return lhi_fail(err, LH_EINPUT,
+                        "'%.60s' is no link of the pipeline%s%s, nor two of "
+                        "its %" PRIu32 " devices, such as 0-1 (both ways) or "
+                        "0>1",
+                        name, *names ? ": " : "", names, n);
+    }
+    if (!has_messages(list->pipeline, a, b))
+        return lhi_fail(err, LH_EINPUT,
+                        "'%.60s' changes nothing: no messages go between "
+                        "devices %" PRIu32 " and %" PRIu32,
+                        name, a, b);
+    LHI_TRY(mark_one_way(list, a, b, hit, err));
+    return one_way ? LH_OK : mark_one_way(list, b, a, hit, err);
+}

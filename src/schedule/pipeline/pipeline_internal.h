@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The members of an lh_pipeline. Immutable after lh_pipeline_make().
+ *
+ * Input: a description (longhaul/pipeline.h), orders of passes
+ * (longhaul/schedule.h). Output: checked values with derived data: the routes
+ * of each chunk's messages, links with equal names merged into one resource,
+ * the kind of placement, operations indexed by the pass that launches them.
+ * - pipeline.c: description to pipeline and back
+ * - dp.c: its data-parallel operations, groups and prefetch depth
+ * - fingerprint.c: hashes to detect equivalent pipelines
+ * - link_names.c: lookup of user-supplied link names (link_names.h)
+ * - delay_injection.c: the same pipeline with other delays
+ * - offload.h: activation offloading
+ * - schedule.c: schedules (schedule_internal.h), and passes as text
+ * - file/: their files (file/pipe_file.h) */
+#ifndef LHI_PIPELINE_OWN_H
+#define LHI_PIPELINE_OWN_H
+
+#include "base/arena.h"
+#include "format/document/tree.h"
+
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+
+/* The route of messages between neighbouring chunks. */
+typedef struct lhi_route {
+    bool message;      /* false: same device, no transfer */
+    uint32_t link;     /* index; LH_NONE: no link, no delay */
+    uint32_t resource; /* the link's resource */
+    int64_t transfer_ns, latency_ns;
+} lhi_route;
+
+/* A checked pipeline with its derived data. */
+struct lh_pipeline {
+    lhi_arena *mem;
+    uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
+    bool joint;
+    bool has_collectives; /* some chunk has an all-gather or reduce-scatter */
+    bool offloads;        /* some chunk's activations are offloaded */
+    lh_chunk *chunks;
+    lh_link *links;
+    int64_t *memory_limits; /* per device; LH_NO_LIMIT */
+    bool has_limits;
+    int64_t *device_limits;  /* without host memory; NULL: equal */
+    const char *memory_unit; /* "" if none */
+    lh_site *sites;
+    uint32_t *device_sites;
+    /* Derived. */
+    uint32_t n_resources;
+    const char **resource_names; /* "from-to" for unnamed links */
+    uint32_t *resources_by_name; /* indices in strcmp() order */
+    uint32_t *resource_routes;   /* per resource: routes that use it */
+    uint32_t *link_resources;    /* per link */
+    lhi_route *forward;          /* [c]: from chunk c to c+1; last unused */
+    lhi_route *backward;         /* [c]: from chunk c to c-1; first unused */
+    lh_placement placement;
+    /* Operations sorted by the index of their launching pass, see
+     * lhi_pass_index(): pass i launches dp_first[i]..dp_first[i + 1] - 1 and
+     * waits for dp_waits[i] operations. Both are NULL if there are no
+     * operations. */
+    uint32_t n_dp_ops;
+    lh_dp_op *dp_ops;
+    uint32_t *dp_first, *dp_waits;
+    uint32_t first_gathers; /* 0: all */
+    bool has_deferred_gathers; /* some device has more, and issues the remaining ones
+                        * later */
+    uint32_t n_enqueue, n_dequeue;
+    uint32_t *enqueue, *dequeue;
+    lh_receives receives;
+    const char **dp_links; /* per device; NULL: all unnamed */
+    /* Per resource: the time in an iteration before which it accepts no
+     * messages. Used only for states of an event timeline, never in a
+     * description; NULL: 0. */
+    int64_t *blocked_until_ns;
+};
+
+/* Blocks the link's resource for messages until then. */
+lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link, int64_t until_ns,
+                            lh_error *err);
+
+/* NULL-terminated, indexed by lh_receives. */
+extern const char *const lhi_receives_names[];
+
+/* A description's source, for messages: the document, and the nodes of its
+ * chunks, links and operations (each may be NULL). */
+typedef struct lhi_pipeline_origin {
+    const lhi_doc *doc;
+    const lhi_node *const *chunk_nodes;
+    const lhi_node *const *link_nodes;
+    const lhi_node *const *op_nodes;
+} lhi_pipeline_origin;
+
+/* Returns the index of an F, or of a D or B; they are adjacent for one chunk
+ * and microbatch. W passes have no index, as they neither launch nor wait for
+ * operations. */
+static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
+                               uint32_t microbatch, bool backward)
+{
+    return 2 * ((size_t)chunk * p->n_microbatches + microbatch) + backward;
+}
+
+/* Copies the prefetch depth from a description. This and the next three
+ * functions are in dp.c. */
+lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p, const lh_pipeline_desc *desc,
+                            lh_error *err);
+/* Copies the data-parallel groups. */
+lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p, const lh_pipeline_desc *desc,
+                             lh_error *err);
+/* Copies each device's data-parallel link name; call it after copying the
+ * operations. */
+lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p, const lh_pipeline_desc *desc,
+                            lh_error *err);
+/* Names of lh_dp_kind, starting with LH_DP_AGO; NULL-terminated. */
+extern const char *const lhi_dp_kind_names[];
+
+/* Checks, sorts and copies the data-parallel operations. */
+lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
+                          const lhi_pipeline_origin *origin, lh_error *err);
+
+/* Returns the resource with that name, or LH_NONE. */
+uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
+/* Checks whether a link connects different sites; true for all links if the
+ * pipeline has fewer than two sites. */
+bool lhi_link_is_inter_site(const lh_pipeline *pipeline, const lh_link *link);
+
+/* Builds a pipeline from a description; `origin` (may be NULL) is its source,
+ * for messages. */
+lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
+                            const lhi_pipeline_origin *origin,
+                            lh_pipeline **out, lh_error *err);
+
+/* Builds a pipeline from a modified description of `from`. If `from` has host
+ * memory, preserves the devices' own limits, which a description lacks. */
+lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
+                              const lh_pipeline_desc *desc, lh_pipeline **out,
+                              lh_error *err);
+/* Copies a pipeline. */
+lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
+                            lh_error *err);
+
+/* A hash that is equal for pipelines with the same schedules and times: equal
+ * numbers of their chunks, routes, operations and limits. Other pipelines
+ * collide with a probability of about 2^-100. */
+typedef struct lhi_fingerprint {
+    uint64_t a, b;
+} lhi_fingerprint;
+/* Computes the fingerprint. */
+lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *pipeline);
+
+/* Reports LH_EINFEASIBLE: the device needs `need` memory, above its limit. */
+lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
+                          int64_t need, lh_error *err);
+
+/* Returns the device's turnaround for one microbatch before it replies to the
+ * preceding device (t in Adaptra's equation 1): F and the input gradient, which
+ * a joint backward completes only together with the weight gradient. */
+static inline int64_t lhi_turnaround_ns(const lh_pipeline *p, uint32_t chunk)
+{
+    const lh_chunk *c = &p->chunks[chunk];
+    return c->f_ns + c->d_ns + (p->joint ? c->w_ns : 0);
+}
+
+/* Returns the communication round trip from a chunk to the next and back. */
+static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
+{
+    const lhi_route *there = &p->forward[chunk];
+    const lhi_route *back = &p->backward[chunk + 1];
+    return there->transfer_ns + there->latency_ns + back->transfer_ns +
+           back->latency_ns;
+}
+
+/* Returns the share of part `part` of `n_parts` in `total`; the shares add up
+ * to `total`. */
+static inline int64_t lhi_split_evenly(int64_t total, uint32_t part, uint32_t n_parts)
+{
+    int64_t each = total / n_parts, rest = total % n_parts;
+    return each + rest * (part + 1) / n_parts - rest * part / n_parts;
+}
+
+/* Returns the duration of a pass of `chunk`. */
+static inline int64_t lhi_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
+{
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->f_ns;
+    case LH_D:
+        return chunk->d_ns;
+    case LH_B:
+        return chunk->d_ns + chunk->w_ns;
+    default:
+        return pass->n_parts == 1
+                   ? chunk->w_ns
+                   : lhi_split_evenly(chunk->w_ns, pass->part, pass->n_parts);
+    }
+}
+
+/* Returns the net change of memory by a pass. */
+static inline int64_t lhi_pass_memory_change(const lh_chunk *chunk,
+                                      const lh_pass *pass)
+{
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->mem_f;
+    case LH_D:
+        return chunk->mem_d;
+    case LH_B:
+        return chunk->mem_d + chunk->mem_w;
+    default:
+        return pass->n_parts == 1
+                   ? chunk->mem_w
+                   : lhi_split_evenly(chunk->mem_w, pass->part, pass->n_parts);
+    }
+}
+
+#endif

@@ -1,0 +1,808 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Explains an iteration's duration: idle time by cause, critical path, link use
+ * and slackness. */
+#include "schedule/simulator/timeline.h"
+
+#include <longhaul/analysis.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The result of an analysis; all memory belongs to `mem`. */
+struct lh_analysis {
+    lhi_arena *mem;
+    int64_t *idle; /* [(n_devices + 1) * LH_N_CAUSES]; last row: total */
+    uint32_t n_devices, n_segments, n_links, n_slacks;
+    lh_segment *segments;
+    lh_link_use *links;
+    lh_slack *slacks;
+};
+
+/* Indices into the timeline. */
+typedef struct timeline_index {
+    const lh_pipeline *p;
+    const lh_timeline *t;
+    /* per chunk, microbatch: index of its F, and of its D or B, on the device
+     */
+    uint32_t *forward_run, *backward_run;
+    uint32_t *before_on_link; /* per message: the previous one on its link */
+    uint32_t *before_on_dp; /* per collective: the previous one on its device's
+                             * link */
+    uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
+    /* per lhi_pass_index(): the last operation to arrive among its prerequisites;
+     * LH_NONE: none; NULL: no operations */
+    uint32_t *awaited;
+    uint32_t *copied;       /* per run: the last copy that it waits for;
+                             * LH_NONE: none; NULL: no copies */
+    uint32_t *before_on_copy; /* per copy: the previous one on its stream */
+} timeline_index;
+
+static const char *const cause_names[] = {
+#define CAUSE_NAME(name, id, text) id,
+    LH_CAUSE_LIST(CAUSE_NAME)
+#undef CAUSE_NAME
+};
+
+static const char *const cause_texts[] = {
+#define CAUSE_TEXT(name, id, text) text,
+    LH_CAUSE_LIST(CAUSE_TEXT)
+#undef CAUSE_TEXT
+};
+
+const char *lh_cause_name(lh_cause cause)
+{
+    return (int)cause < LH_N_CAUSES ? cause_names[cause] : "unknown";
+}
+
+const char *lh_cause_about(lh_cause cause)
+{
+    return (int)cause < LH_N_CAUSES ? cause_texts[cause] : "unknown";
+}
+
+const char *lh_segment_name(lh_segment_kind kind)
+{
+    switch (kind) {
+    case LH_SEGMENT_PASS:
+        return "pass";
+    case LH_SEGMENT_TRANSFER:
+        return "transfer";
+    case LH_SEGMENT_LATENCY:
+        return "latency";
+    case LH_SEGMENT_HEAD_OF_LINE:
+        return "head_of_line";
+    case LH_SEGMENT_COPY:
+        return "copy";
+    default:
+        return "collective";
+    }
+}
+
+static const lh_timeline_run *get_run(const lh_timeline *t, uint32_t device,
+                                     uint32_t i)
+{
+    return &t->runs[t->offsets[device] + i];
+}
+
+static uint32_t count_runs(const lh_timeline *t, uint32_t device)
+{
+    return (uint32_t)(t->offsets[device + 1] - t->offsets[device]);
+}
+
+static size_t pass_index(const timeline_index *f, const lh_pass *pass)
+{
+    return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
+}
+
+/* Returns the run index for a pass other than W. */
+static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
+{
+    return (pass->kind == LH_F ? f->forward_run
+                               : f->backward_run)[pass_index(f, pass)];
+}
+
+/* Fills `awaited` from the operations that passes wait for. */
+static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
+{
+    const lh_pipeline *p = f->p;
+    const lh_timeline *t = f->t;
+    if (p->n_dp_ops == 0)
+        return LH_OK;
+    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
+    f->awaited = LHI_NEW(mem, uint32_t, points);
+    if (!f->awaited)
+        return lhi_fail_nomem(err);
+    memset(f->awaited, 0xff, points * sizeof *f->awaited);
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        if (c->op == LH_NONE || p->dp_ops[c->op].needed_by.chunk == LH_NONE)
+            continue;
+        const lh_dp_pass *at = &p->dp_ops[c->op].needed_by;
+        uint32_t *last =
+            &f->awaited[lhi_pass_index(p, at->chunk, at->microbatch, at->backward)];
+        if (*last == LH_NONE || c->arrive_ns > t->collectives[*last].arrive_ns)
+            *last = i;
+    }
+    return LH_OK;
+}
+
+/* Collectives on one device occupy its link in array order. */
+static lh_status find_collectives(timeline_index *f, lhi_arena *mem, lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
+    f->before_on_dp = LHI_NEW(mem, uint32_t, t->n_collectives);
+    f->gathers = LHI_NEW(mem, uint32_t, f->p->n_chunks);
+    if (!last || !f->before_on_dp || !f->gathers)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        last[d] = LH_NONE;
+    for (uint32_t c = 0; c < f->p->n_chunks; c++)
+        f->gathers[c] = LH_NONE;
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        f->before_on_dp[i] = last[c->device];
+        last[c->device] = i;
+        if (!c->is_reduce_scatter && c->op == LH_NONE)
+            f->gathers[c->chunk] = i;
+    }
+    return find_awaited(f, mem, err);
+}
+
+/* Fills `copied` and `before_on_copy`. */
+static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    size_t n_passes = t->offsets[t->n_devices];
+    if (t->n_copies == 0)
+        return LH_OK;
+    f->copied = LHI_NEW(mem, uint32_t, n_passes);
+    f->before_on_copy = LHI_NEW(mem, uint32_t, t->n_copies);
+    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
+    if (!f->copied || !f->before_on_copy || !last)
+        return lhi_fail_nomem(err);
+    memset(f->copied, 0xff, n_passes * sizeof *f->copied);
+    memset(last, 0xff, t->n_devices * sizeof *last);
+    for (uint32_t i = 0; i < t->n_copies; i++) {
+        const lh_offload_copy *c = &t->copies[i];
+        f->copied[t->offsets[c->device] + c->waiting_run] = i;
+        f->before_on_copy[i] = last[c->device];
+        last[c->device] = i;
+    }
+    return LH_OK;
+}
+
+static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
+{
+    size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
+    f->forward_run = LHI_NEW(mem, uint32_t, n);
+    f->backward_run = LHI_NEW(mem, uint32_t, n);
+    f->before_on_link = LHI_NEW(mem, uint32_t, f->t->n_messages);
+    uint32_t *last = LHI_NEW(mem, uint32_t, f->t->n_resources);
+    if (!f->forward_run || !f->backward_run || !f->before_on_link || !last)
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < f->t->n_resources; r++)
+        last[r] = LH_NONE;
+    /* Messages on one link leave it in array order. */
+    for (uint32_t i = 0; i < f->t->n_messages; i++) {
+        uint32_t r = f->t->messages[i].resource;
+        f->before_on_link[i] = r == LH_NONE ? LH_NONE : last[r];
+        if (r != LH_NONE)
+            last[r] = i;
+    }
+    LHI_TRY(find_collectives(f, mem, err));
+    LHI_TRY(find_copies(f, mem, err));
+    for (uint32_t d = 0; d < f->t->n_devices; d++)
+        for (uint32_t i = 0; i < count_runs(f->t, d); i++) {
+            const lh_pass *pass = &get_run(f->t, d, i)->pass;
+            if (pass->kind == LH_F)
+                f->forward_run[pass_index(f, pass)] = i;
+            else if (pass->kind != LH_W)
+                f->backward_run[pass_index(f, pass)] = i;
+        }
+    return LH_OK;
+}
+
+/* --- idle time by cause ------------------------------------------------- */
+
+/* Attributes the rest of [*from, until) to `cause` and advances *from. */
+static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
+                      int64_t until)
+{
+    if (until > *from) {
+        idle[cause] += until - *from;
+        *from = until;
+    }
+}
+
+/* Returns when the device's next forward after run i had its input, if running
+ * it would have exceeded the memory limit; otherwise INT64_MAX. */
+static int64_t memory_blocked_since(const timeline_index *f, uint32_t d, uint32_t next,
+                                    int64_t memory)
+{
+    if (next == LH_NONE)
+        return INT64_MAX;
+    const lh_timeline_run *run = get_run(f->t, d, next);
+    const lh_chunk *chunk = &f->p->chunks[run->pass.chunk];
+    if (memory + chunk->mem_f <= f->t->memory_limits[d])
+        return INT64_MAX;
+    if (run->message != LH_NONE)
+        return f->t->messages[run->message].arrive_ns;
+    if (run->pass.chunk == 0)
+        return 0;
+    lh_pass producer = run->pass;
+    producer.chunk--;
+    uint32_t at = find_run(f, &producer);
+    const lh_timeline_run *made =
+        get_run(f->t, f->p->chunks[producer.chunk].device, at);
+    return made->end_ns;
+}
+
+/* Returns the last copy that the run waits for; NULL: none. */
+static const lh_offload_copy *copy_before(const timeline_index *f, const lh_timeline_run *run)
+{
+    uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
+    return i == LH_NONE ? NULL : &f->t->copies[i];
+}
+
+/* Attributes the wait after the message's arrival, or the whole wait if the run
+ * has no message. */
+static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
+                         int64_t from, int64_t *idle)
+{
+    const lh_offload_copy *copy = copy_before(f, run);
+    int64_t until = run->start_ns;
+    if (copy && copy->end_ns == until)
+        attribute(idle, LH_CAUSE_COPY, &from, until);
+    attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+}
+
+/* Attributes the gap before one run, from the end of the previous pass. `from`
+ * is already past any head-of-line stall. */
+static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
+                        int64_t from, int64_t blocked_since, int64_t *idle)
+{
+    const lh_timeline *t = f->t;
+    int64_t until = run->start_ns;
+    if (from >= until)
+        return;
+    if (run->message == LH_NONE) {
+        attribute_rest(f, run, from, idle);
+        return;
+    }
+    const lh_message *m = &t->messages[run->message];
+    const lh_timeline_run *producer =
+        get_run(t, m->from, find_run(f, &m->producer));
+    int64_t produced = m->produced_ns < until ? m->produced_ns : until;
+    if (run->pass.kind != LH_F) {
+        attribute(idle, LH_CAUSE_DEPENDENCY, &from,
+                  blocked_since < produced ? blocked_since : produced);
+        attribute(idle, LH_CAUSE_MEMORY, &from, produced);
+    }
+    attribute(idle, LH_CAUSE_DEPENDENCY, &from, produced);
+    attribute(idle, LH_CAUSE_HEAD_OF_LINE, &from, producer->issued_ns);
+    attribute(idle, LH_CAUSE_LATE_RECEIVE, &from, m->ready_ns);
+    attribute(idle, LH_CAUSE_QUEUE, &from, m->depart_ns);
+    attribute(idle, LH_CAUSE_TRANSFER, &from, m->sent_ns);
+    attribute(idle, LH_CAUSE_LATENCY, &from, m->arrive_ns);
+    attribute_rest(f, run, from, idle);
+}
+
+/* `memory`: the device's static memory. */
+static lh_status attribute_device(const timeline_index *f, lhi_arena *mem, uint32_t d,
+                                int64_t memory, int64_t *idle, lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    uint32_t count = count_runs(t, d);
+    lhi_mark mark = lhi_arena_mark(mem);
+    uint32_t *next_f = LHI_NEW(mem, uint32_t, (size_t)count + 1);
+    if (!next_f)
+        return lhi_fail_nomem(err);
+    next_f[count] = LH_NONE;
+    for (uint32_t i = count; i-- > 0;)
+        next_f[i] = get_run(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
+    int64_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const lh_timeline_run *run = get_run(t, d, i);
+        int64_t blocked = memory_blocked_since(f, d, next_f[i], memory);
+        attribute_gap(f, run, at, blocked, idle);
+        idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
+        at = run->issued_ns;
+        memory += lhi_pass_memory_change(&f->p->chunks[run->pass.chunk], &run->pass);
+    }
+    attribute(idle, LH_CAUSE_DRAIN, &at, t->makespan_ns);
+    lhi_arena_rewind(mem, mark);
+    return LH_OK;
+}
+
+/* Fills idle time per device and cause, plus the totals. */
+static lh_status attribute_idle(lh_analysis *a, const timeline_index *f,
+                              lhi_arena *scratch, lh_error *err)
+{
+    a->n_devices = f->t->n_devices;
+    a->idle =
+        LHI_NEW(a->mem, int64_t, ((size_t)a->n_devices + 1) * LH_N_CAUSES);
+    int64_t *held = LHI_NEW(scratch, int64_t, a->n_devices);
+    if (!a->idle || !held)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < f->p->n_chunks; c++)
+        held[f->p->chunks[c].device] += f->p->chunks[c].mem_static;
+    int64_t *all = a->idle + (size_t)a->n_devices * LH_N_CAUSES;
+    for (uint32_t d = 0; d < a->n_devices; d++) {
+        int64_t *idle = a->idle + (size_t)d * LH_N_CAUSES;
+        LHI_TRY(attribute_device(f, scratch, d, held[d], idle, err));
+        for (int i = 0; i < LH_N_CAUSES; i++)
+            all[i] += idle[i];
+    }
+    return LH_OK;
+}
+
+/* --- critical path ------------------------------------------------------ */
+
+/* State for the backward walk: current time and the item reached. */
+typedef struct path_walk {
+    const timeline_index *f;
+    lh_analysis *a;
+    size_t room;
+    int64_t at_ns;
+    const lh_timeline_run *run; /* current position: before this run, or ... */
+    const lh_message *message;  /* ... before this message departs, or ... */
+    const lh_collective *collective; /* ... before this collective, or ... */
+    const lh_offload_copy *copy;             /* ... before this copy */
+    bool no_memory;
+} path_walk;
+
+/* Appends a segment; skips empty ones except passes. */
+static void add_segment(path_walk *w, lh_segment segment)
+{
+    if (segment.start_ns == segment.end_ns && segment.kind != LH_SEGMENT_PASS)
+        return;
+    if (w->a->n_segments == w->room) {
+        size_t room = w->room ? 2 * w->room : 256;
+        lh_segment *more = LHI_NEW(w->a->mem, lh_segment, room);
+        if (!more) {
+            w->no_memory = true;
+            return;
+        }
+        if (w->room)
+            memcpy(more, w->a->segments, w->room * sizeof *more);
+        w->a->segments = more;
+        w->room = room;
+    }
+    w->a->segments[w->a->n_segments++] = segment;
+}
+
+/* Adds a run's segments and moves to its start. */
+static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
+{
+    const lh_timeline_run *run = get_run(w->f->t, d, i);
+    if (run->issued_ns > run->end_ns && w->at_ns == run->issued_ns)
+        add_segment(w, (lh_segment){.kind = LH_SEGMENT_HEAD_OF_LINE,
+                                    .start_ns = run->end_ns,
+                                    .end_ns = run->issued_ns,
+                                    .pass = run->pass,
+                                    .device = d,
+                                    .run = i});
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_PASS,
+                                .start_ns = run->start_ns,
+                                .end_ns = run->end_ns,
+                                .pass = run->pass,
+                                .device = d,
+                                .run = i});
+    *w = (path_walk){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = run->start_ns,
+                  .run = run,
+                  .no_memory = w->no_memory};
+}
+
+/* Adds a message's segments and moves to its departure. */
+static void step_to_message(path_walk *w, const lh_message *m, bool with_latency)
+{
+    uint32_t index = (uint32_t)(m - w->f->t->messages);
+    lh_segment segment = {.kind = LH_SEGMENT_LATENCY,
+                          .start_ns = m->sent_ns,
+                          .end_ns = m->arrive_ns,
+                          .pass = m->producer,
+                          .device = m->from,
+                          .message = index};
+    if (with_latency)
+        add_segment(w, segment);
+    segment.kind = LH_SEGMENT_TRANSFER;
+    segment.start_ns = m->depart_ns;
+    segment.end_ns = m->sent_ns;
+    add_segment(w, segment);
+    *w = (path_walk){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = m->depart_ns,
+                  .message = m,
+                  .no_memory = w->no_memory};
+}
+
+/* Adds a collective's segment and moves to its departure. */
+static void step_to_collective(path_walk *w, const lh_collective *c)
+{
+    add_segment(
+        w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
+                        .start_ns = c->depart_ns,
+                        .end_ns = w->at_ns,
+                        .pass = {.chunk = c->chunk, .n_parts = 1},
+                        .device = c->device,
+                        .collective = (uint32_t)(c - w->f->t->collectives)});
+    *w = (path_walk){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = c->depart_ns,
+                  .collective = c,
+                  .no_memory = w->no_memory};
+}
+
+/* Adds a copy's segment and moves to its departure. */
+static void step_to_copy(path_walk *w, const lh_offload_copy *c)
+{
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_COPY,
+                                .start_ns = c->depart_ns,
+                                .end_ns = w->at_ns,
+                                .pass = {.chunk = c->chunk,
+                                         .microbatch = c->microbatch,
+                                         .n_parts = 1,
+                                         .kind = c->is_reload ? LH_B : LH_F},
+                                .device = c->device,
+                                .copy = (uint32_t)(c - w->f->t->copies)});
+    *w = (path_walk){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = c->depart_ns,
+                  .copy = c,
+                  .no_memory = w->no_memory};
+}
+
+/* Steps from a run to its predecessor: the previous pass, its message, a copy
+ * or its all-gather. Returns false at the beginning. */
+static bool step_from_run(path_walk *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_timeline_run *run = w->run;
+    uint32_t i = (uint32_t)(run - get_run(t, run->device, 0));
+    if (i > 0 && run[-1].issued_ns == w->at_ns) {
+        step_to_run(w, run->device, i - 1);
+        return true;
+    }
+    if (run->message != LH_NONE &&
+        t->messages[run->message].arrive_ns == w->at_ns) {
+        step_to_message(w, &t->messages[run->message], true);
+        return true;
+    }
+    if (w->at_ns == 0)
+        return false;
+    const lh_offload_copy *copy = copy_before(w->f, run);
+    if (copy && copy->end_ns == w->at_ns) {
+        step_to_copy(w, copy);
+        return true;
+    }
+    if (w->f->awaited && run->pass.kind != LH_W) {
+        uint32_t op = w->f->awaited[lhi_pass_index(w->f->p, run->pass.chunk,
+                                              run->pass.microbatch,
+                                              run->pass.kind != LH_F)];
+        if (op != LH_NONE && t->collectives[op].arrive_ns == w->at_ns) {
+            step_to_collective(w, &t->collectives[op]);
+            return true;
+        }
+    }
+    uint32_t gather = w->f->gathers[run->pass.chunk];
+    if (gather == LH_NONE || t->collectives[gather].arrive_ns != w->at_ns)
+        return false;
+    step_to_collective(w, &t->collectives[gather]);
+    return true;
+}
+
+/* Steps from a message's departure to the previous message on its link, or to
+ * the pass that made it ready: its producer or the pass that posts its receive.
+ */
+static bool step_from_message(path_walk *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_message *m = w->message;
+    if (m->depart_ns > m->ready_ns) {
+        uint32_t before = w->f->before_on_link[m - t->messages];
+        if (before == LH_NONE || t->messages[before].sent_ns != m->depart_ns)
+            return false;
+        step_to_message(w, &t->messages[before], false);
+        return true;
+    }
+    uint32_t maker = find_run(w->f, &m->producer);
+    if (get_run(t, m->from, maker)->issued_ns == m->ready_ns ||
+        m->produced_ns == m->ready_ns) {
+        step_to_run(w, m->from, maker);
+        return true;
+    }
+    uint32_t user = find_run(w->f, &m->consumer);
+    while (user-- > 0)
+        if (get_run(t, m->to, user)->issued_ns == m->ready_ns) {
+            step_to_run(w, m->to, user);
+            return true;
+        }
+    return false;
+}
+
+/* Steps to the start of the pass that launches an operation. */
+static void step_to_launch(path_walk *w, const lh_collective *c)
+{
+    const lh_dp_pass *at = &w->f->p->dp_ops[c->op].launch;
+    size_t i = (size_t)at->chunk * w->f->p->n_microbatches + at->microbatch;
+    uint32_t run = (at->backward ? w->f->backward_run : w->f->forward_run)[i];
+    *w = (path_walk){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = c->ready_ns,
+                  .run = get_run(w->f->t, c->device, run),
+                  .no_memory = w->no_memory};
+}
+
+/* Steps from an all-gather to the first forward on another chunk that issued it
+ * at its start. Returns false if there is none. */
+static bool step_to_first_forward(path_walk *w, const lh_collective *c)
+{
+    if (c->ready_ns == 0)
+        return false;
+    for (uint32_t i = 0; i < count_runs(w->f->t, c->device); i++) {
+        const lh_timeline_run *run = get_run(w->f->t, c->device, i);
+        if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
+            continue;
+        *w = (path_walk){.f = w->f,
+                      .a = w->a,
+                      .room = w->room,
+                      .at_ns = c->ready_ns,
+                      .run = run,
+                      .no_memory = w->no_memory};
+        return true;
+    }
+    return false;
+}
+
+/* Steps from a collective to the previous one on its link, its launching pass,
+ * or the pass that made it ready. */
+static bool step_from_collective(path_walk *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_collective *c = w->collective;
+    if (c->depart_ns > c->ready_ns) {
+        uint32_t before = w->f->before_on_dp[c - t->collectives];
+        if (before == LH_NONE || t->collectives[before].sent_ns != c->depart_ns)
+            return false;
+        step_to_collective(w, &t->collectives[before]);
+        return true;
+    }
+    if (c->op != LH_NONE) {
+        step_to_launch(w, c);
+        return true;
+    }
+    if (!c->is_reduce_scatter)
+        return step_to_first_forward(w, c);
+    for (uint32_t i = count_runs(t, c->device); i-- > 0;)
+        if (get_run(t, c->device, i)->end_ns == c->ready_ns) {
+            step_to_run(w, c->device, i);
+            return true;
+        }
+    return false;
+}
+
+/* Steps from a copy to the previous copy on its stream, or to the pass that
+ * launches it. */
+static bool step_from_copy(path_walk *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_offload_copy *c = w->copy;
+    if (c->depart_ns > c->ready_ns) {
+        step_to_copy(w, &t->copies[w->f->before_on_copy[c - t->copies]]);
+    } else if (!c->is_reload) {
+        step_to_run(w, c->device, c->launching_run);
+    } else {
+        *w = (path_walk){.f = w->f,
+                      .a = w->a,
+                      .room = w->room,
+                      .at_ns = c->ready_ns,
+                      .run = get_run(t, c->device, c->launching_run),
+                      .no_memory = w->no_memory};
+    }
+    return true;
+}
+
+/* Starts at the pass or collective that ends at the makespan. */
+static void start_walk(path_walk *w)
+{
+    const lh_timeline *t = w->f->t;
+    w->at_ns = t->makespan_ns;
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        if (count_runs(t, d) > 0 &&
+            get_run(t, d, count_runs(t, d) - 1)->end_ns == t->makespan_ns) {
+            step_to_run(w, d, count_runs(t, d) - 1);
+            return;
+        }
+    for (uint32_t i = 0; i < t->n_collectives; i++)
+        if (t->collectives[i].arrive_ns == t->makespan_ns) {
+            step_to_collective(w, &t->collectives[i]);
+            return;
+        }
+}
+
+/* Builds the critical path, walking from the end to the beginning. */
+static lh_status walk_critical_path(lh_analysis *a, const timeline_index *f,
+                                    lh_error *err)
+{
+    path_walk w = {.f = f, .a = a};
+    start_walk(&w);
+    bool more = w.run || w.message || w.collective;
+    while (more && !w.no_memory)
+        more = w.run          ? step_from_run(&w)
+               : w.message    ? step_from_message(&w)
+               : w.collective ? step_from_collective(&w)
+                              : step_from_copy(&w);
+    if (w.no_memory)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0, j = a->n_segments; i + 1 < j; i++) {
+        lh_segment swap = a->segments[i];
+        a->segments[i] = a->segments[--j];
+        a->segments[j] = swap;
+    }
+    return LH_OK;
+}
+
+/* --- links and slackness ------------------------------------------------ */
+
+/* A change in a link's queue length. */
+typedef struct queue_change {
+    int64_t time_ns;
+    uint32_t resource;
+    int32_t change;
+} queue_change;
+
+static int compare_arrivals(const void *a, const void *b)
+{
+    const queue_change *x = a, *y = b;
+    if (x->time_ns != y->time_ns)
+        return x->time_ns < y->time_ns ? -1 : 1;
+    return x->change - y->change; /* departures first: no queue at an instant */
+}
+
+/* Computes messages, busy time and queues per link. */
+static lh_status compute_link_use(lh_analysis *a, const timeline_index *f, lhi_arena *scratch,
+                           lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    a->n_links = t->n_resources;
+    a->links = LHI_NEW(a->mem, lh_link_use, t->n_resources);
+    queue_change *events = LHI_NEW(scratch, queue_change, 2 * (size_t)t->n_messages);
+    uint32_t *waiting = LHI_NEW(scratch, uint32_t, t->n_resources);
+    size_t n = 0;
+    if (!a->links || !events || !waiting)
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < t->n_resources; r++) {
+        a->links[r].name = lhi_arena_strdup(a->mem, t->resource_names[r]);
+        if (!a->links[r].name)
+            return lhi_fail_nomem(err);
+    }
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        const lh_message *m = &t->messages[i];
+        if (m->resource == LH_NONE)
+            continue;
+        lh_link_use *use = &a->links[m->resource];
+        use->n_messages++;
+        use->busy_ns += m->sent_ns - m->depart_ns;
+        use->queued_ns += m->depart_ns - m->ready_ns;
+        if (m->depart_ns == m->ready_ns)
+            continue;
+        events[n++] = (queue_change){m->ready_ns, m->resource, 1};
+        events[n++] = (queue_change){m->depart_ns, m->resource, -1};
+    }
+    if (n)
+        qsort(events, n, sizeof *events, compare_arrivals);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t r = events[i].resource;
+        waiting[r] += (uint32_t)events[i].change;
+        if (waiting[r] > a->links[r].max_queue)
+            a->links[r].max_queue = waiting[r];
+    }
+    return LH_OK;
+}
+
+/* Counts the forwards before a device's first other pass. */
+static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
+{
+    uint32_t n = 0;
+    while (n < s->counts[d] && s->orders[d][n].kind == LH_F)
+        n++;
+    return n;
+}
+
+/* Computes slackness and delay tolerance per boundary; UD placement only. */
+static lh_status find_slack(lh_analysis *a, const timeline_index *f,
+                            const lh_schedule *s, lhi_arena *scratch,
+                            lh_error *err)
+{
+    const lh_pipeline *p = f->p;
+    if (p->placement != LH_PLACEMENT_UD || p->n_devices < 2)
+        return LH_OK;
+    a->n_slacks = p->n_devices - 1;
+    a->slacks = LHI_NEW(a->mem, lh_slack, a->n_slacks);
+    int64_t *tolerances = LHI_NEW(scratch, int64_t, a->n_slacks);
+    if (!a->slacks || !tolerances)
+        return lhi_fail_nomem(err);
+    LHI_TRY(
+        lhi_sim_find_tolerances(p, s, &f->t->options, scratch, tolerances, err));
+    for (uint32_t i = 0; i < a->n_slacks; i++) {
+        lh_slack *k = &a->slacks[i];
+        k->warmup = count_warmup(s, i);
+        k->slackness = (int64_t)k->warmup - count_warmup(s, i + 1);
+        k->tolerance_ns = tolerances[i];
+        k->delay_ns = lhi_round_trip_ns(p, i) / 2;
+    }
+    return LH_OK;
+}
+
+static lh_status analyse(lh_analysis *a, timeline_index *f, const lh_schedule *s,
+                         lhi_arena *scratch, lh_error *err)
+{
+    LHI_TRY(build_index(f, scratch, err));
+    LHI_TRY(attribute_idle(a, f, scratch, err));
+    LHI_TRY(walk_critical_path(a, f, err));
+    LHI_TRY(compute_link_use(a, f, scratch, err));
+    return find_slack(a, f, s, scratch, err);
+}
+
+lh_status lh_analysis_make(const lh_pipeline *pipeline,
+                           const lh_schedule *schedule,
+                           const lh_timeline *timeline, lh_analysis **out,
+                           lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0), *scratch = lhi_arena_make(0);
+    lh_analysis *a = mem ? LHI_NEW(mem, lh_analysis, 1) : NULL;
+    lh_status status;
+    if (!a || !scratch) {
+        status = lhi_fail_nomem(err);
+    } else {
+        timeline_index f = {.p = pipeline, .t = timeline};
+        a->mem = mem;
+        status = analyse(a, &f, schedule, scratch, err);
+    }
+    lhi_arena_free(scratch);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = a;
+    return LH_OK;
+}
+
+void lh_analysis_free(lh_analysis *analysis)
+{
+    if (analysis)
+        lhi_arena_free(analysis->mem);
+}
+
+const int64_t *lh_analysis_idle(const lh_analysis *analysis, uint32_t device)
+{
+    size_t row = device == LH_NONE ? analysis->n_devices : device;
+    return analysis->idle + row * LH_N_CAUSES;
+}
+
+const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
+                                            uint32_t *n_segments)
+{
+    *n_segments = analysis->n_segments;
+    return analysis->segments;
+}
+
+const lh_link_use *lh_analysis_links(const lh_analysis *analysis,
+                                     uint32_t *n_links)
+{
+    *n_links = analysis->n_links;
+    return analysis->links;
+}
+
+const lh_slack *lh_analysis_slack(const lh_analysis *analysis,
+                                  uint32_t *n_boundaries)
+{
+    *n_boundaries = analysis->n_slacks;
+    return analysis->slacks;
+}

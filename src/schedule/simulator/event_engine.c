@@ -1,0 +1,702 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The event engine. It processes three kinds of events in time order; at equal
+ * times queue entries come free first, then passes end, then messages enter
+ * their links, each by device number:
+ *
+ *     FREE  a message arrived, so the sender's queue entry is free
+ *           (coupled queues only; Adaptra, section 3.2)
+ *     END   a pass ends; its output becomes a message
+ *     ENTER a message with its receive posted enters its link
+ *
+ * All messages that enter at time t are determined before any enters, so FIFO
+ * with ties to the lower sending device is exact even if passes take no time.
+ */
+#include "schedule/simulator/copy_clock.h"
+#include "schedule/simulator/dp_clock.h"
+#include "schedule/simulator/timeline.h"
+
+#include "base/heap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Event kinds, in processing order at equal times. */
+enum event_kind { FREE, END, ENTER };
+
+#define UNKNOWN INT64_MIN
+
+/* The input of a pass: F(c, m) has number c * n + m, D or B(c, m) has N + c * n
+ * + m, N = all chunks * microbatches. */
+typedef struct input {
+    int64_t produced_ns;
+    int64_t ready_ns;  /* UNKNOWN until it enters its link */
+    int64_t arrive_ns; /* UNKNOWN until it leaves its link */
+    uint64_t nth;      /* messages issued earlier, on all devices */
+    uint32_t message;  /* its index, once it has left */
+    bool issued, posted;
+    bool joint; /* produced by a B; only with link orders */
+} input;
+
+/* State per device. */
+typedef struct device_state {
+    const lh_pass *order;
+    lh_timeline_run *runs;
+    uint32_t count, pos;
+    int64_t free_ns; /* ready for the pass at `pos` since */
+    bool running;
+    uint64_t stalled_on; /* input blocked by a full send queue */
+    uint32_t in_flight;
+} device_state;
+
+/* State per link. */
+typedef struct link_state {
+    int64_t free_ns;
+    const uint64_t *order; /* explicit: inputs by departure */
+    uint32_t n_order, next;
+} link_state;
+
+/* The engine's state for one run. */
+typedef struct engine {
+    const lh_pipeline *p;
+    const lh_schedule *s;
+    lh_sim_options options;
+    lhi_arena *mem;
+    lh_timeline *t;
+    lhi_heap heap;
+    uint64_t n_events, n_issued, n_half; /* n_half: N above */
+    input *inputs;
+    device_state *devices;
+    link_state *links; /* by resource */
+    lhi_dp_clock data;
+    lhi_copy_clock offload;
+    int64_t *copies; /* per run: additional copy time; NULL: none */
+    bool no_memory;
+} engine;
+
+#define NO_INPUT UINT64_MAX
+
+/* Returns the input of a pass, or NO_INPUT. */
+static uint64_t get_input(const engine *e, const lh_pass *pass)
+{
+    uint64_t i =
+        (uint64_t)pass->chunk * e->p->n_microbatches + pass->microbatch;
+    if (pass->kind == LH_F)
+        return pass->chunk > 0 ? i : NO_INPUT;
+    if (pass->kind == LH_W || pass->chunk + 1 == e->p->n_chunks)
+        return NO_INPUT;
+    return e->n_half + i;
+}
+
+/* Returns the input that a pass produces, and its route. */
+static uint64_t get_output(const engine *e, const lh_pass *pass,
+                          const lhi_route **route)
+{
+    const lh_pipeline *p = e->p;
+    uint64_t n = p->n_microbatches;
+    uint64_t i = pass->chunk * n + pass->microbatch;
+    if (pass->kind == LH_F) {
+        *route = &p->forward[pass->chunk];
+        return pass->chunk + 1 < p->n_chunks ? i + n : NO_INPUT;
+    }
+    *route = &p->backward[pass->chunk];
+    return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
+}
+
+/* Checks whether a message occupies the sender's queue and waits for its
+ * receive. */
+static bool is_direct(const engine *e, const lhi_route *route)
+{
+    return !e->options.delegated || route->link == LH_NONE ||
+           !e->options.delegated[route->link];
+}
+
+/* Returns the route that delivers an input. */
+static const lhi_route *get_route(const engine *e, uint64_t in)
+{
+    uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
+    return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
+}
+
+static void push(engine *e, int64_t time_ns, enum event_kind kind,
+                 uint32_t device, uint64_t what)
+{
+    /* Messages from one device enter in production order, even if rendezvous
+     * receives are posted in a different order. */
+    uint64_t seq = kind == ENTER ? e->inputs[what].nth : e->n_events++;
+    lhi_event event = {time_ns, (uint64_t)kind << 32 | device, seq, what};
+    if (!lhi_heap_push(&e->heap, event))
+        e->no_memory = true;
+}
+
+/* Starts the device's next pass if all its prerequisites are known. */
+static void try_start(engine *e, uint32_t d)
+{
+    device_state *dev = &e->devices[d];
+    if (dev->running || dev->stalled_on != NO_INPUT || dev->pos == dev->count)
+        return;
+    const lh_pass *pass = &dev->order[dev->pos];
+    lh_timeline_run *run = &dev->runs[dev->pos];
+    uint64_t needs = get_input(e, pass);
+    int64_t start = dev->free_ns;
+    run->message = LH_NONE;
+    if (needs != NO_INPUT) {
+        const input *in = &e->inputs[needs];
+        if (in->arrive_ns == UNKNOWN)
+            return;
+        if (in->arrive_ns > start)
+            start = in->arrive_ns;
+        run->message = in->message;
+    }
+    /* False forever: only this device's later passes launch the missing
+     * operation. */
+    if (!lhi_dp_clock_get_start(&e->data, pass, &start))
+        return;
+    lhi_copy_clock_get_start(&e->offload, d, dev->pos, &start);
+    lhi_dp_clock_on_start(&e->data, pass, start);
+    lhi_copy_clock_on_start(&e->offload, d, dev->pos, start);
+    run->pass = *pass;
+    run->device = d;
+    run->start_ns = start;
+    run->end_ns = start + lhi_pass_duration(&e->p->chunks[pass->chunk], pass);
+    if (e->copies)
+        run->end_ns += e->copies[run - e->t->runs];
+    dev->running = true;
+    push(e, run->end_ns, END, d, 0);
+}
+
+static uint32_t get_sender(const engine *e, uint64_t in)
+{
+    uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
+    return e->p->chunks[in < e->n_half ? c - 1 : c + 1].device;
+}
+
+/* Posts the receive for the pass at dev->order[pos]. */
+static void post_receive(engine *e, const device_state *dev, uint32_t pos, int64_t now)
+{
+    if (pos >= dev->count)
+        return;
+    uint64_t needs = get_input(e, &dev->order[pos]);
+    if (needs == NO_INPUT || e->inputs[needs].posted ||
+        !is_direct(e, get_route(e, needs)))
+        return;
+    e->inputs[needs].posted = true;
+    if (e->inputs[needs].issued)
+        push(e, now, ENTER, get_sender(e, needs), needs);
+}
+
+/* Rendezvous receives: posts the receives due when the device reaches dev->pos.
+ * `after_w`: the previous pass was a W. */
+static void post_due_receives(engine *e, const device_state *dev, int64_t now,
+                      bool after_w)
+{
+    if (e->options.receives == LH_RECEIVES_LATE) {
+        post_receive(e, dev, dev->pos, now);
+    } else if (e->options.receives == LH_RECEIVES_LATE_FD && !after_w) {
+        uint32_t pos = dev->pos;
+        while (pos < dev->count && dev->order[pos].kind == LH_W)
+            pos++;
+        post_receive(e, dev, pos, now);
+    }
+}
+
+/* Advances the device to its next pass. */
+static void advance_device(engine *e, uint32_t d, int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    bool was_w = dev->order[dev->pos].kind == LH_W;
+    dev->runs[dev->pos].issued_ns = now;
+    dev->free_ns = now;
+    dev->pos++;
+    post_due_receives(e, dev, now, was_w);
+    try_start(e, d);
+}
+
+/* Puts a message into the send queue; it enters its link once its receive is
+ * posted. */
+static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
+{
+    input *in = &e->inputs[out];
+    bool direct = is_direct(e, get_route(e, out));
+    in->issued = true;
+    in->nth = e->n_issued++;
+    e->devices[d].in_flight += direct;
+    if (e->options.receives == LH_RECEIVES_EARLY || in->posted || !direct)
+        push(e, now, ENTER, d, out);
+}
+
+/* Handles END: sends the output, or stalls on a full queue. */
+static void on_end(engine *e, uint32_t d, int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    const lh_pass *pass = &dev->order[dev->pos];
+    const lhi_route *route;
+    uint64_t out = get_output(e, pass, &route);
+    dev->running = false;
+    if (now > e->t->makespan_ns)
+        e->t->makespan_ns = now;
+    lhi_dp_clock_on_end(&e->data, pass, now);
+    lhi_copy_clock_on_end(&e->offload, d, dev->pos, now);
+    if (out != NO_INPUT && route->message) {
+        uint32_t queue = e->options.coupled_queue;
+        e->inputs[out].produced_ns = now;
+        if (queue && dev->in_flight == queue && is_direct(e, route)) {
+            dev->stalled_on = out;
+            return;
+        }
+        issue_message(e, d, out, now);
+    } else if (out != NO_INPUT) {
+        e->inputs[out].arrive_ns = now;
+    }
+    advance_device(e, d, now);
+}
+
+/* Handles FREE: releases a queue entry and any stalled message. */
+static void on_free(engine *e, uint32_t d, int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    dev->in_flight--;
+    if (dev->stalled_on == NO_INPUT)
+        return;
+    uint64_t out = dev->stalled_on;
+    dev->stalled_on = NO_INPUT;
+    issue_message(e, d, out, now);
+    advance_device(e, d, now);
+}
+
+/* Departs a message: its link is free now or at a known time. */
+static void depart_message(engine *e, uint64_t i, const lhi_route *route)
+{
+    input *in = &e->inputs[i];
+    bool is_f = i < e->n_half;
+    uint32_t c = (uint32_t)(i % e->n_half / e->p->n_microbatches);
+    uint32_t m = (uint32_t)(i % e->p->n_microbatches);
+    uint32_t from_chunk = is_f ? c - 1 : c + 1;
+    lh_message *msg = &e->t->messages[e->t->n_messages];
+    in->message = e->t->n_messages++;
+    msg->from = e->p->chunks[from_chunk].device;
+    msg->to = e->p->chunks[c].device;
+    msg->link = route->link;
+    msg->resource = route->resource;
+    msg->produced_ns = in->produced_ns;
+    msg->ready_ns = in->ready_ns;
+    msg->depart_ns = in->ready_ns;
+    if (route->resource != LH_NONE) {
+        link_state *l = &e->links[route->resource];
+        if (l->free_ns > msg->depart_ns)
+            msg->depart_ns = l->free_ns;
+        l->free_ns = msg->depart_ns + route->transfer_ns;
+    }
+    msg->sent_ns = msg->depart_ns + route->transfer_ns;
+    msg->arrive_ns = in->arrive_ns = msg->sent_ns + route->latency_ns;
+    /* The final kinds, D or B, are filled in later from the orders. */
+    device_state *to = &e->devices[msg->to];
+    uint8_t kind = is_f ? LH_F : LH_D;
+    msg->consumer = (lh_pass){c, m, 0, 1, kind};
+    msg->producer = (lh_pass){from_chunk, m, 0, 1, kind};
+    if (e->options.coupled_queue && is_direct(e, route))
+        push(e, msg->arrive_ns, FREE, msg->from, 0);
+    if (to->pos < to->count && !to->running &&
+        get_input(e, &to->order[to->pos]) == i)
+        try_start(e, msg->to);
+}
+
+/* Handles ENTER: departs all messages that the link's order allows. */
+static void on_enter(engine *e, uint64_t in, int64_t now)
+{
+    const lhi_route *route = get_route(e, in);
+    e->inputs[in].ready_ns = now;
+    link_state *l = NULL;
+    if (route->resource != LH_NONE)
+        l = &e->links[route->resource];
+    if (!l || !l->order) {
+        depart_message(e, in, route);
+        return;
+    }
+    while (l->next < l->n_order &&
+           e->inputs[l->order[l->next]].ready_ns != UNKNOWN) {
+        uint64_t first = l->order[l->next++];
+        depart_message(e, first, get_route(e, first));
+    }
+}
+
+static void start_all(engine *e)
+{
+    const lh_pipeline *p = e->p;
+    lhi_dp_clock_begin(&e->data, 0);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        lhi_dp_clock_add_device(&e->data, e->devices[d].order, sizeof(lh_pass),
+                            e->devices[d].count, 0);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        post_due_receives(e, &e->devices[d], 0, false);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        try_start(e, d);
+}
+
+/* Reports a pass that waits for an operation launched later in its own device's
+ * order. */
+static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
+                                    const char *here, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    uint32_t i = 0;
+    while (i + 1 < p->n_dp_ops) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        if (op->needed_by.chunk != LH_NONE &&
+            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                      op->needed_by.backward) == point)
+            break;
+        i++;
+    }
+    const lh_dp_op *op = &p->dp_ops[i];
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: device %" PRIu32 " waits at %s for the "
+                    "%s of chunk %" PRIu32 " that %" PRIu32 "%c%" PRIu32
+                    " launches, later in its own order",
+                    d, here,
+                    op->is_reduce_scatter ? "reduce-scatter" : "all-gather",
+                    op->chunk, op->launch.chunk,
+                    op->launch.backward ? 'B' : 'F', op->launch.microbatch);
+}
+
+/* Reports a deadlock: the first blocked device and its cause. */
+static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
+{
+    const device_state *dev = &e->devices[d];
+    char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
+    const lh_pass *pass = &dev->order[dev->pos];
+    uint64_t needs = get_input(e, pass);
+    size_t point =
+        lhi_pass_index(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+    lh_pass_format(pass, here);
+    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->data.n_pending &&
+        e->data.n_pending[point] > 0 &&
+        (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
+        return report_late_launch(e, d, point, here, err);
+    if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: device %" PRIu32 " stops after %s, its "
+                        "send queue full for ever; make the queue longer",
+                        d, here);
+    uint32_t other = get_sender(e, needs);
+    const device_state *sender = &e->devices[other];
+    if (sender->pos == sender->count)
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: the input of %s, on device %" PRIu32
+                        ", never leaves device %" PRIu32
+                        ": the order given for its link holds it back",
+                        here, d, other);
+    lh_pass_format(&sender->order[sender->pos], there);
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: device %" PRIu32
+                    " waits at %s for device %" PRIu32 ", which waits at %s",
+                    d, here, other, there);
+}
+
+/* Processes all events, then checks for deadlock. */
+static lh_status run_events(engine *e, lh_error *err)
+{
+    lhi_event event;
+    start_all(e);
+    while (!e->no_memory && lhi_heap_pop(&e->heap, &event)) {
+        uint32_t d = (uint32_t)event.rank;
+        switch ((enum event_kind)(event.rank >> 32)) {
+        case FREE:
+            on_free(e, d, event.time_ns);
+            break;
+        case END:
+            on_end(e, d, event.time_ns);
+            break;
+        case ENTER:
+            on_enter(e, event.payload, event.time_ns);
+            break;
+        }
+    }
+    if (e->no_memory)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < e->p->n_devices; d++)
+        if (e->devices[d].pos < e->devices[d].count)
+            return report_deadlock(e, d, err);
+    return LH_OK;
+}
+
+/* Returns the number of the message that `pass` sends over `resource`, or
+ * NO_INPUT. */
+static uint64_t message_on(const engine *e, const lh_pass *pass,
+                           uint32_t resource)
+{
+    const lhi_route *route;
+    if (pass->chunk >= e->p->n_chunks ||
+        pass->microbatch >= e->p->n_microbatches)
+        return NO_INPUT;
+    uint64_t out = get_output(e, pass, &route);
+    if (out == NO_INPUT || !route->message || route->resource != resource)
+        return NO_INPUT;
+    return out;
+}
+
+/* Checks whether the schedule runs the named kind, D or B, for the message. The
+ * orders contain one of the two per chunk and microbatch. */
+static bool runs_as_named(const engine *e, const lh_pass *pass, uint64_t out)
+{
+    return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
+}
+
+/* Reads and checks one explicit link order. */
+static lh_status read_link_order(engine *e, const lh_link_order *order,
+                                 lh_error *err)
+{
+    uint32_t r = lhi_resource_find(e->p, order->link);
+    char text[LH_PASS_TEXT_SIZE];
+    if (r == LH_NONE)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "the schedule orders messages of link '%.60s', which "
+                        "the pipeline does not have",
+                        order->link);
+    link_state *l = &e->links[r];
+    uint64_t *ids = LHI_NEW(e->mem, uint64_t, order->n_passes);
+    if (!ids)
+        return lhi_fail_nomem(err);
+    if (l->order)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "link '%.60s' has two message orders", order->link);
+    for (uint32_t i = 0; i < order->n_passes; i++) {
+        ids[i] = message_on(e, &order->passes[i], r);
+        if (ids[i] == NO_INPUT)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "link '%.60s': %s sends nothing over it",
+                            order->link, lh_pass_format(&order->passes[i], text));
+        if (!runs_as_named(e, &order->passes[i], ids[i]))
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "link '%.60s': no device runs %s", order->link,
+                            lh_pass_format(&order->passes[i], text));
+        input *in = &e->inputs[ids[i]];
+        if (in->ready_ns != UNKNOWN)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "link '%.60s': %s is there twice", order->link,
+                            lh_pass_format(&order->passes[i], text));
+        in->ready_ns = 0; /* temporary mark for duplicates */
+    }
+    for (uint32_t i = 0; i < order->n_passes; i++)
+        e->inputs[ids[i]].ready_ns = UNKNOWN;
+    uint64_t n_messages =
+        (uint64_t)e->p->resource_routes[r] * e->p->n_microbatches;
+    if (order->n_passes != n_messages)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "link '%.60s': %" PRIu32 " messages are ordered, but "
+                        "%" PRIu64 " go over it",
+                        order->link, order->n_passes, n_messages);
+    l->order = ids;
+    l->n_order = order->n_passes;
+    return LH_OK;
+}
+
+static lh_status allocate(engine *e, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    lh_timeline *t = e->t;
+    uint64_t routes = 0, total = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        routes += (uint64_t)p->forward[c].message + p->backward[c].message;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        total += e->s->counts[d];
+    e->n_half = (uint64_t)p->n_chunks * p->n_microbatches;
+    e->inputs = LHI_NEW(e->mem, input, 2 * e->n_half);
+    e->devices = LHI_NEW(e->mem, device_state, p->n_devices);
+    e->links = LHI_NEW(e->mem, link_state, p->n_resources);
+    t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
+    t->runs = LHI_NEW(e->mem, lh_timeline_run, total);
+    t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
+    t->collectives =
+        LHI_NEW(e->mem, lh_collective, 2 * (size_t)p->n_chunks + p->n_dp_ops);
+    t->peak_memory = LHI_NEW(e->mem, int64_t, p->n_devices);
+    t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
+    t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
+    if (!e->inputs || !e->devices || !e->links || !t->offsets || !t->runs ||
+        !t->messages || !t->collectives || !t->peak_memory ||
+        !t->memory_limits || !t->resource_names)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_dp_clock_init(p, e->mem, &e->data, err));
+    e->data.sent = t->collectives;
+    return LH_OK;
+}
+
+/* Reads and checks all explicit link orders. */
+static lh_status read_link_orders(engine *e, lh_error *err)
+{
+    const lhi_route *route;
+    for (uint32_t d = 0; d < e->p->n_devices; d++)
+        for (uint32_t i = 0; i < e->s->counts[d]; i++) {
+            uint64_t out = get_output(e, &e->s->orders[d][i], &route);
+            if (out != NO_INPUT)
+                e->inputs[out].joint = e->s->orders[d][i].kind == LH_B;
+        }
+    for (uint32_t i = 0; i < e->s->n_link_orders; i++) {
+        lh_status status = read_link_order(e, &e->s->link_orders[i], err);
+        if (status == LH_EINFEASIBLE && e->s->name)
+            lhi_fail_add_context(err, "%s: link order %" PRIu32, e->s->name, i + 1);
+        if (status != LH_OK)
+            return status;
+    }
+    return LH_OK;
+}
+
+/* Determines which activations of a device are offloaded to host memory, and
+ * the resulting copy times. They depend on its order only. */
+static void compute_device_copies(engine *e, uint32_t d, bool *rests)
+{
+    const lh_pipeline *p = e->p;
+    int64_t held = 0, limit = lh_pipeline_device_limit(p, d);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        held += p->chunks[c].device == d ? p->chunks[c].mem_static : 0;
+    for (uint32_t i = 0; i < e->s->counts[d]; i++) {
+        const lh_pass *pass = &e->s->orders[d][i];
+        const lh_chunk *c = &p->chunks[pass->chunk];
+        bool *is =
+            &rests[(size_t)pass->chunk * p->n_microbatches + pass->microbatch];
+        int64_t *copy = &e->copies[e->t->offsets[d] + i];
+        if (pass->kind != LH_F && pass->kind != LH_W && *is) {
+            *copy = e->options.host_copy_ns;
+            held += c->mem_f;
+            *is = false;
+        }
+        held += lhi_pass_memory_change(c, pass);
+        if (pass->kind == LH_F && c->mem_f > 0 && held > limit) {
+            *copy = e->options.host_copy_ns;
+            held -= c->mem_f;
+            *is = true;
+        }
+    }
+}
+
+/* Computes the host copy times, if the pipeline has host memory. */
+static lh_status compute_copies(engine *e, lh_error *err)
+{
+    const lh_timeline *t = e->t;
+    if (e->options.host_copy_ns == 0 || !lh_pipeline_has_host(e->p))
+        return LH_OK;
+    e->copies = LHI_NEW(e->mem, int64_t, t->offsets[t->n_devices]);
+    bool *rests = LHI_NEW(e->mem, bool, e->n_half);
+    if (!e->copies || !rests)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        compute_device_copies(e, d, rests);
+    return LH_OK;
+}
+
+static lh_status make_engine(engine *e, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    lh_timeline *t = e->t;
+    LHI_TRY(allocate(e, err));
+    for (uint64_t i = 0; i < 2 * e->n_half; i++)
+        e->inputs[i] = (input){
+            .ready_ns = UNKNOWN, .arrive_ns = UNKNOWN, .message = LH_NONE};
+    for (uint32_t r = 0; r < p->n_resources; r++) {
+        t->resource_names[r] = lhi_arena_strdup(t->mem, p->resource_names[r]);
+        if (!t->resource_names[r])
+            return lhi_fail_nomem(err);
+    }
+    t->n_devices = p->n_devices;
+    t->n_resources = p->n_resources;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        t->offsets[d + 1] = t->offsets[d] + e->s->counts[d];
+        e->devices[d] = (device_state){.order = e->s->orders[d],
+                                       .runs = t->runs + t->offsets[d],
+                                       .count = e->s->counts[d],
+                                       .stalled_on = NO_INPUT};
+        t->memory_limits[d] = p->memory_limits[d];
+    }
+    for (uint32_t r = 0; p->blocked_until_ns && r < p->n_resources; r++)
+        e->links[r].free_ns = p->blocked_until_ns[r];
+    LHI_TRY(lhi_copy_clock_init(p, e->s, t->offsets, e->mem, &e->offload, err));
+    if (!e->options.fifo && e->s->n_link_orders)
+        LHI_TRY(read_link_orders(e, err));
+    return compute_copies(e, err);
+}
+
+/* Sets each message's producer and consumer kind, D or B, from the orders. */
+static void name_message_ends(engine *e)
+{
+    lh_timeline *t = e->t;
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
+            const lh_pass *pass = &t->runs[i].pass;
+            const lhi_route *route;
+            uint64_t out = get_output(e, pass, &route);
+            if (t->runs[i].message != LH_NONE)
+                t->messages[t->runs[i].message].consumer = *pass;
+            if (out != NO_INPUT && e->inputs[out].message != LH_NONE)
+                t->messages[e->inputs[out].message].producer = *pass;
+        }
+}
+
+/* Computes the timeline's totals and peak memory. */
+static void compute_totals(engine *e)
+{
+    const lh_pipeline *p = e->p;
+    lh_timeline *t = e->t;
+    uint32_t first = p->chunks[0].device;
+    t->n_collectives = e->data.n_sent;
+    t->n_copies = e->offload.n_done;
+    t->copies = e->offload.done;
+    if (e->data.last_ns > t->makespan_ns)
+        t->makespan_ns = e->data.last_ns;
+    int64_t *memory = t->peak_memory;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        memory[p->chunks[c].device] += p->chunks[c].mem_static;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        int64_t now = memory[d];
+        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
+            const lh_timeline_run *run = &t->runs[i];
+            t->busy_ns += run->end_ns - run->start_ns;
+            now += lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
+            if (now > memory[d])
+                memory[d] = now;
+        }
+    }
+    if (t->offsets[first + 1] > t->offsets[first])
+        t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
+}
+
+static lh_status run_all(engine *e, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
+    lhi_mark mark = lhi_arena_mark(e->mem);
+    lhi_observed_passes seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint32_t, n)};
+    if (!seen.state || !seen.parts)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_orders_check(p, e->s, &seen, err));
+    lhi_arena_rewind(e->mem, mark);
+    LHI_TRY(make_engine(e, err));
+    LHI_TRY(run_events(e, err));
+    name_message_ends(e);
+    compute_totals(e);
+    return LH_OK;
+}
+
+lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_sim_options *options, lhi_arena *mem,
+                         lh_timeline **out, lh_error *err)
+{
+    engine e = {.p = pipeline, .s = schedule, .options = *options, .mem = mem};
+    e.t = LHI_NEW(mem, lh_timeline, 1);
+    if (!e.t)
+        return lhi_fail_nomem(err);
+    e.t->mem = mem;
+    e.t->options = *options;
+    if (options->delegated && pipeline->n_links) {
+        bool *own = LHI_NEW(mem, bool, pipeline->n_links);
+        if (!own)
+            return lhi_fail_nomem(err);
+        memcpy(own, options->delegated, pipeline->n_links * sizeof *own);
+        e.t->options.delegated = own;
+    }
+    lh_status status = run_all(&e, err);
+    lhi_heap_fini(&e.heap);
+    if (status == LH_OK)
+        *out = e.t;
+    return status;
+}

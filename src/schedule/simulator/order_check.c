@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks that a schedule's orders are complete before simulation. */
+#include "schedule/simulator/timeline.h"
+
+#include <inttypes.h>
+
+/* Checks one pass at its position. Returns NULL if valid, otherwise an error
+ * text. */
+static const char *check_pass(const lh_pipeline *p, uint32_t device,
+                       const lh_pass *pass, lhi_observed_passes *seen)
+{
+    if (pass->chunk >= p->n_chunks)
+        return "there is no such chunk";
+    if (pass->microbatch >= p->n_microbatches)
+        return "there is no such microbatch";
+    if (p->chunks[pass->chunk].device != device)
+        return "its chunk is on another device";
+    size_t i = (size_t)pass->chunk * p->n_microbatches + pass->microbatch;
+    uint8_t state = seen->state[i];
+    switch (pass->kind) {
+    case LH_F:
+        if (state & LHI_OBSERVED_F)
+            return "it is there twice";
+        seen->state[i] = state | LHI_OBSERVED_F;
+        return NULL;
+    case LH_B:
+    case LH_D:
+        if (!(state & LHI_OBSERVED_F))
+            return "its forward pass does not come before it";
+        if (state & LHI_OBSERVED_D)
+            return "there is a backward pass for it before";
+        if (pass->kind == LH_B) {
+            seen->state[i] = state | LHI_OBSERVED_D | LHI_OBSERVED_W;
+            return NULL;
+        }
+        if (p->joint)
+            return "the pipeline's backward is joint: use B in place of I "
+                   "and W";
+        seen->state[i] = state | LHI_OBSERVED_D;
+        return NULL;
+    default:
+        if (!(state & LHI_OBSERVED_D))
+            return "its input-gradient pass does not come before it";
+        if (state & LHI_OBSERVED_W)
+            return "its weight gradient is complete before it";
+        if (pass->part != (seen->parts[i] & 0xffff))
+            return "the parts of a W must come in order, each once";
+        if (pass->part && pass->n_parts != seen->parts[i] >> 16)
+            return "its W is cut into another number of parts before";
+        seen->parts[i] = (uint32_t)pass->n_parts << 16 | (pass->part + 1u);
+        if (pass->part + 1 == pass->n_parts)
+            seen->state[i] = state | LHI_OBSERVED_W;
+        return NULL;
+    }
+}
+
+/* Reports the first missing pass. */
+static lh_status report_missing(const lh_pipeline *p, const lhi_observed_passes *seen,
+                                lh_error *err)
+{
+    size_t n = (size_t)p->n_chunks * p->n_microbatches;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t state = seen->state[i];
+        if (state == (LHI_OBSERVED_F | LHI_OBSERVED_D | LHI_OBSERVED_W))
+            continue;
+        uint32_t c = (uint32_t)(i / p->n_microbatches);
+        uint32_t m = (uint32_t)(i % p->n_microbatches);
+        char what = !(state & LHI_OBSERVED_F)   ? 'F'
+                    : !(state & LHI_OBSERVED_D) ? 'I'
+                                            : 'W';
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "pass %" PRIu32 "%c%" PRIu32 " of device %" PRIu32
+                        " is missing",
+                        c, what, m, p->chunks[c].device);
+    }
+    return LH_OK;
+}
+
+/* Reports an invalid cell: "S.csv:2: cell 3 (0F1): ..."; row and cell count
+ * from 1. */
+static lh_status report_cell(const lh_schedule *schedule, uint32_t device,
+                             uint32_t i, const char *wrong, lh_error *err)
+{
+    char text[LH_PASS_TEXT_SIZE];
+    lh_pass_format(&schedule->orders[device][i], text);
+    uint32_t cell = lh_schedule_cell(schedule, device, i);
+    if (schedule->name)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s:%" PRIu32 ": cell %" PRIu32 " (%s): %s",
+                        schedule->name, device + 1, cell, text, wrong);
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "row %" PRIu32 ", cell %" PRIu32 " (%s): %s", device + 1,
+                    cell, text, wrong);
+}
+
+/* Prefixes the error with the schedule's name. */
+static lh_status wrap_with_name(const lh_schedule *schedule, lh_status status,
+                           lh_error *err)
+{
+    if (status == LH_EINFEASIBLE && schedule->name)
+        lhi_fail_add_context(err, "%s", schedule->name);
+    return status;
+}
+
+lh_status lhi_orders_check(const lh_pipeline *pipeline,
+                           const lh_schedule *schedule, lhi_observed_passes *seen,
+                           lh_error *err)
+{
+    if (schedule->n_devices != pipeline->n_devices)
+        return wrap_with_name(
+            schedule,
+            lhi_fail(err, LH_EINFEASIBLE,
+                     "the schedule has %" PRIu32
+                     " row%s for the pipeline's %" PRIu32 " device%s",
+                     schedule->n_devices, schedule->n_devices == 1 ? "" : "s",
+                     pipeline->n_devices, pipeline->n_devices == 1 ? "" : "s"),
+            err);
+    for (uint32_t d = 0; d < schedule->n_devices; d++) {
+        const lh_pass *order = schedule->orders[d];
+        for (uint32_t i = 0; i < schedule->counts[d]; i++) {
+            const char *wrong = check_pass(pipeline, d, &order[i], seen);
+            if (wrong)
+                return report_cell(schedule, d, i, wrong, err);
+        }
+    }
+    return wrap_with_name(schedule, report_missing(pipeline, seen, err), err);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internals of lh_timeline, and the event engine that fills it.
+ *
+ * The performance model. Input: a pipeline and a schedule for it. Output: the
+ * time of each pass, message and collective (longhaul/simulate.h), and an
+ * explanation of the total (longhaul/analysis.h).
+ *
+ *     order_check.c        checks that the orders are complete, before a run
+ *     event_engine.c       the model: events in time order
+ *     dp_clock.h           data-parallel communication, for any simulator
+ *     copy_clock.h         activation offloading, for any simulator
+ *     simulate.c           lh_simulate(), and access to a timeline
+ *     evaluator.c          makespan only, without an event queue if possible
+ *     analysis.c           idle time by cause, critical path, links, slack
+ *     tolerance.c          delay tolerance per boundary, from many makespans
+ *     jitter_samples.h     makespans under random delays: jitter.c
+ *     kernels.c            longest path through recorded kernels */
+#ifndef LHI_TIMELINE_H
+#define LHI_TIMELINE_H
+
+#include "base/arena.h"
+#include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/pipeline/schedule_internal.h"
+
+#include <longhaul/simulate.h>
+
+/* The result of a simulation; all memory belongs to `mem`. */
+struct lh_timeline {
+    lhi_arena *mem;
+    lh_sim_options options; /* options used; owns `delegated` */
+    uint32_t n_devices, n_resources;
+    const char **resource_names;
+    int64_t makespan_ns, first_device_end_ns;
+    int64_t busy_ns; /* sum over all devices */
+    int64_t *peak_memory, *memory_limits;
+    size_t *offsets; /* device d's runs: offsets[d]..offsets[d + 1] - 1 */
+    lh_timeline_run *runs;
+    uint32_t n_messages, n_collectives;
+    lh_message *messages;
+    lh_collective *collectives;
+    uint32_t n_copies;
+    lh_offload_copy *copies;
+};
+
+/* Fills in defaults from the pipeline and rejects invalid options. `options`
+ * may be NULL. */
+lh_status lhi_sim_options(const lh_pipeline *pipeline,
+                          const lh_sim_options *options, lh_sim_options *out,
+                          lh_error *err);
+
+/* Per (chunk, microbatch): passes observed in the orders so far. */
+typedef struct lhi_observed_passes {
+    uint8_t *state;  /* bits below */
+    uint32_t *parts; /* divided W: n_parts << 16 | parts observed */
+} lhi_observed_passes;
+
+enum { LHI_OBSERVED_F = 1, LHI_OBSERVED_D = 2, LHI_OBSERVED_W = 4 };
+
+/* Checks that `schedule` has every pass of `pipeline` exactly once, on its
+ * device, after its prerequisites with the same chunk and microbatch (W parts
+ * in order). `seen`: zeroed, n_chunks x n_microbatches entries. */
+lh_status lhi_orders_check(const lh_pipeline *pipeline,
+                           const lh_schedule *schedule, lhi_observed_passes *seen,
+                           lh_error *err);
+
+/* Work limit for tolerances: total passes times boundaries. With the event
+ * engine a sixteenth applies. */
+#define LHI_TOLERANCE_WORK (UINT64_C(1) << 20)
+
+/* Computes tolerances[i] for each boundary between devices i and i + 1 in a UD
+ * pipeline. The tolerance is the largest delay, averaged over both directions,
+ * whose last ns costs at most 2 ns: one forward and one backward. LH_NO_LIMIT:
+ * any delay; -1: too much to simulate. `options` must be complete. */
+lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_sim_options *options, lhi_arena *scratch,
+                              int64_t *tolerances, lh_error *err);
+
+/* Runs the event engine; everything in *out is allocated from `mem`. */
+lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_sim_options *options, lhi_arena *mem,
+                         lh_timeline **out, lh_error *err);
+
+#endif

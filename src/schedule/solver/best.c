@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+#include "base/options.h"
+#include "schedule/pipeline/pipeline_internal.h"
+
+#include <longhaul/scheduler.h>
+#include <longhaul/bounds.h>
+#include <longhaul/simulate.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { AUTO_EFFORT = 200000, OPTIMAL_EFFORT = 1000000, MAX_PASSES = 200000 };
+
+static const char optimal[] = LH_OPTIMAL;
+
+uint32_t lh_n_schedulers(void)
+{
+    return lh_n_methods() + 1;
+}
+
+/* "optimal" comes before "auto", which is last. */
+const char *lh_scheduler_name(uint32_t i)
+{
+    uint32_t last = lh_n_methods() - 1;
+    return i < last    ? lh_method_name(i)
+           : i == last ? optimal
+                       : lh_method_name(i - 1);
+}
+
+const char *lh_scheduler_about(uint32_t i)
+{
+    uint32_t last = lh_n_methods() - 1;
+    return i < last    ? lh_method_about(i)
+           : i == last ? "the fastest of all, by searching, with a proven bound"
+                       : lh_method_about(i - 1);
+}
+
+bool lh_scheduler_is_search(const char *name)
+{
+    return strcmp(name, optimal) == 0;
+}
+
+lh_status lh_scheduler_check_name(const char *name, lh_error *err)
+{
+    if (lh_scheduler_is_search(name))
+        return LH_OK;
+    lh_status status = lh_method_find(name, NULL, err);
+    if (status != LH_OK && err) {
+        size_t len = strlen(err->text);
+        snprintf(err->text + len, sizeof err->text - len, ", %s", optimal);
+    }
+    return status;
+}
+
+/* State for choosing a schedule. */
+typedef struct choice_state {
+    const lh_pipeline *p;
+    lh_scheduler_options o;
+    lh_method_options method; /* copied from `o` */
+    lh_sim_options sim;       /* copied from `method` */
+    lh_scheduler_result *out;
+} choice_state;
+
+/* Returns a schedule's makespan under the given options, in ns. */
+static lh_status compute_makespan(const choice_state *k, const lh_schedule *schedule,
+                         int64_t *out, lh_error *err)
+{
+    lh_evaluator *judge = NULL;
+    LHI_TRY(lh_evaluator_make(k->p, &k->sim, &judge, err));
+    lh_status status = lh_evaluator_run(judge, schedule, out, err);
+    lh_evaluator_free(judge);
+    return status;
+}
+
+static lh_status search(const choice_state *k, uint64_t effort, lh_solution *out,
+                        lh_error *err)
+{
+    lh_solve_options o = {.size = sizeof o,
+                          .effort = k->o.effort ? k->o.effort : effort,
+                          .sub_blocks = k->method.sub_blocks,
+                          .fifo = k->sim.fifo,
+                          .disabled_engines = k->o.disabled_engines,
+                          .progress = k->o.progress,
+                          .context = k->o.context};
+    return lh_solve(k->p, &o, out, err);
+}
+
+static void store_bound(choice_state *k, const lh_solution *s)
+{
+    k->out->bound_ns = s->bound_ns;
+    snprintf(k->out->why, sizeof k->out->why, "%s", s->why);
+}
+
+/* Runs the exact search only. */
+static lh_status run_optimal(choice_state *k, lh_error *err)
+{
+    lh_solution s = {0};
+    LHI_TRY(search(k, OPTIMAL_EFFORT, &s, err));
+    lh_status status = LH_OK;
+    if (s.status == LH_SOLVE_INFEASIBLE)
+        status =
+            lhi_fail(err, LH_EINFEASIBLE, "optimal: infeasible: %s", s.why);
+    else if (s.status == LH_SOLVE_UNKNOWN)
+        status = lhi_fail(err, LH_EINFEASIBLE,
+                          "optimal: no schedule was found within the effort");
+    store_bound(k, &s);
+    k->out->method = optimal;
+    k->out->schedule = s.schedule;
+    s.schedule = NULL;
+    lh_solution_fini(&s);
+    return status;
+}
+
+/* Runs all methods first, then the search, which evaluates schedules by the
+ * plain model. */
+static lh_status run_auto(choice_state *k, lh_error *err)
+{
+    lh_solution s = {0};
+    int64_t by_method = INT64_MAX, by_search = INT64_MAX;
+    lh_error why = {0};
+    uint64_t passes = (uint64_t)k->p->n_chunks * k->p->n_microbatches * 3;
+    lh_status status = lh_method_run("auto", k->p, &k->method,
+                                     &k->out->schedule, &k->out->method, &why);
+    if (status == LH_OK)
+        status = compute_makespan(k, k->out->schedule, &by_method, &why);
+    bool none = status == LH_EINFEASIBLE;
+    if ((status != LH_OK && !none) || (passes > MAX_PASSES && !k->o.effort)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (by_method <= k->out->bound_ns)
+        return LH_OK;
+    status = search(k, AUTO_EFFORT, &s, err);
+    if (status == LH_EUNSUPPORTED) { /* fall back to the methods' result */
+        if (none && err)
+            *err = why;
+        return none ? LH_EINFEASIBLE : LH_OK;
+    }
+    LHI_TRY(status);
+    if (s.bound_ns > k->out->bound_ns)
+        store_bound(k, &s);
+    lh_error stop = {0};
+    status = s.schedule ? compute_makespan(k, s.schedule, &by_search, &stop) : LH_OK;
+    if (status == LH_EDEADLOCK && k->out->schedule)
+        status = LH_OK; /* the search does not model coupled queues */
+    else if (status != LH_OK && err)
+        *err = stop;
+    if (status == LH_OK && by_search < by_method) {
+        lh_schedule_free(k->out->schedule);
+        k->out->schedule = s.schedule;
+        k->out->method = optimal;
+        s.schedule = NULL;
+    }
+    lh_solution_fini(&s);
+    if (status == LH_OK && !k->out->schedule) {
+        if (err)
+            *err = why;
+        return LH_EINFEASIBLE;
+    }
+    return status;
+}
+
+/* Dispatches to the search, to "auto" plus search, or to one method. */
+static lh_status choose(choice_state *k, const char *name, lh_error *err)
+{
+    lh_bound bound;
+    LHI_TRY(lh_scheduler_check_name(name, err));
+    LHI_TRY(lh_lower_bound(k->p, &bound, err));
+    k->out->bound_ns = bound.ns;
+    memcpy(k->out->why, bound.text, sizeof k->out->why);
+    k->method.bound_ns = bound.ns;
+    if (lh_scheduler_is_search(name))
+        return run_optimal(k, err);
+    if (lh_method_is_auto(name))
+        return run_auto(k, err);
+    return lh_method_run(name, k->p, &k->method, &k->out->schedule,
+                         &k->out->method, err);
+}
+
+/* Copies and completes the options. */
+static lh_status complete_options(choice_state *k, const lh_scheduler_options *given,
+                              lh_error *err)
+{
+    LHI_TRY(LHI_OPTIONS_COPY(lh_scheduler_options, &k->o, given, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_method_options, &k->method, k->o.method, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &k->sim, k->method.sim, err));
+    k->method.sim = &k->sim;
+    return LH_OK;
+}
+
+lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
+                           const lh_scheduler_options *options, lh_scheduler_result *out,
+                           lh_error *err)
+{
+    lh_scheduler_result best = {0};
+    choice_state k = {.p = pipeline, .out = &best};
+    LHI_TRY(complete_options(&k, options, err));
+    lh_status status = choose(&k, name, err);
+    if (status == LH_OK)
+        *out = best;
+    else
+        lh_scheduler_result_fini(&best);
+    return status;
+}
+
+void lh_scheduler_result_fini(lh_scheduler_result *best)
+{
+    if (!best)
+        return;
+    lh_schedule_free(best->schedule);
+    best->schedule = NULL;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Closed-form lower bounds; proofs are in docs/theory/bounds.md. */
+#include "base/arena.h"
+#include "base/fail.h"
+#include "base/integer_math.h"
+#include "schedule/pipeline/pipeline_internal.h"
+
+#include <inttypes.h>
+#include <longhaul/bounds.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Per-chunk times without any waiting. `head_f`, `head_d`: earliest start of
+ * its first F or D, including preceding all-gathers; `round`: from the end of
+ * any F to the start of its D; `tail_f`, `tail_d`: from the end of an F or D to
+ * the end of all work that must follow. With a joint backward, D stands for B
+ * and W is 0. */
+typedef struct path_times {
+    int64_t *head_f, *head_d, *round, *tail_f, *tail_d;
+} path_times;
+
+/* Durations of one chunk's passes, in ns. */
+typedef struct times {
+    int64_t f, d, w;
+} times;
+
+static times times_of(const lh_pipeline *p, uint32_t chunk)
+{
+    const lh_chunk *c = &p->chunks[chunk];
+    if (p->joint)
+        return (times){c->f_ns, c->d_ns + c->w_ns, 0};
+    return (times){c->f_ns, c->d_ns, c->w_ns};
+}
+
+static int64_t compute_hop(const lhi_route *route)
+{
+    return route->transfer_ns + route->latency_ns;
+}
+
+/* Returns the time for the reduce-scatter that follows a chunk's last W. */
+static int64_t scatter_time(const lh_chunk *c)
+{
+    return c->reduce_scatter_ns > 0 ? c->reduce_scatter_ns + c->dp_latency_ns
+                                    : 0;
+}
+
+static int64_t gather_time(const lh_chunk *c)
+{
+    return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
+}
+
+/* Computes all path times. */
+static void compute_path_times(const lh_pipeline *p, path_times *w)
+{
+    uint32_t n = p->n_chunks;
+    for (uint32_t c = 0; c < n; c++) {
+        int64_t came = c ? w->head_f[c - 1] + times_of(p, c - 1).f +
+                               compute_hop(&p->forward[c - 1])
+                         : 0;
+        w->head_f[c] = lhi_max_int64(came, gather_time(&p->chunks[c]));
+    }
+    w->head_d[n - 1] = w->head_f[n - 1] + times_of(p, n - 1).f;
+    for (uint32_t c = n - 1; c-- > 0;) {
+        times next = times_of(p, c + 1);
+        int64_t back = next.d + compute_hop(&p->backward[c + 1]);
+        w->head_d[c] = w->head_d[c + 1] + back;
+        w->round[c] = compute_hop(&p->forward[c]) + next.f + w->round[c + 1] + back;
+    }
+    for (uint32_t c = 0; c < n; c++) {
+        w->tail_d[c] = times_of(p, c).w + scatter_time(&p->chunks[c]);
+        if (c > 0)
+            w->tail_d[c] = lhi_max_int64(w->tail_d[c], compute_hop(&p->backward[c]) +
+                                                      times_of(p, c - 1).d +
+                                                      w->tail_d[c - 1]);
+    }
+    for (uint32_t c = n; c-- > 0;) {
+        if (c + 1 < n)
+            w->tail_f[c] =
+                compute_hop(&p->forward[c]) + times_of(p, c + 1).f + w->tail_f[c + 1];
+        else
+            w->tail_f[c] = times_of(p, c).d + w->tail_d[c];
+    }
+}
+
+/* A sum of terms; terms without a name are skipped. */
+typedef struct bound_sum {
+    lh_bound_term terms[LH_BOUND_TERMS];
+} bound_sum;
+
+static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t device,
+                     uint32_t resource, const char *format, ...)
+    LHI_PRINTF(6, 7);
+
+/* Replaces the best bound if the sum is larger. */
+static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t device,
+                     uint32_t resource, const char *format, ...)
+{
+    lh_bound now = {.kind = kind, .device = device, .resource = resource};
+    for (uint32_t i = 0; i < LH_BOUND_TERMS; i++) {
+        if (!s.terms[i].name)
+            continue;
+        now.terms[now.n_terms++] = s.terms[i];
+        now.ns += s.terms[i].times * s.terms[i].ns;
+    }
+    if (now.ns <= best->ns)
+        return;
+    *best = now;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(best->text, sizeof best->text, format, args);
+    va_end(args);
+}
+
+/* Path bound: one microbatch, forward and backward. */
+static void bound_path(const lh_pipeline *p, const path_times *w, lh_bound *best)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        raise_to(best, LH_BOUND_PATH,
+                 (bound_sum){{{"before the first D", 1, w->head_d[c]},
+                        {"D", 1, times_of(p, c).d},
+                        {"after a D", 1, w->tail_d[c]}}},
+                 LH_NONE, LH_NONE, "the way of one microbatch there and back");
+}
+
+/* Returns how many activations on chunk c fit into its device, rounded up
+ * because part of a W may suffice for one more. *whole: no rounding was needed.
+ * 0: no limit, or memory is released by passes other than W. */
+static int64_t capacity(const lh_pipeline *p, uint32_t c, const bool *plain,
+                        const int64_t *held, bool *whole)
+{
+    uint32_t d = p->chunks[c].device;
+    int64_t each = p->chunks[c].mem_f;
+    if (!plain[d] || each <= 0 || p->memory_limits[d] == LH_NO_LIMIT)
+        return 0;
+    int64_t room = p->memory_limits[d] - held[d];
+    if (room < each)
+        return 0; /* nothing fits: the pipeline is infeasible */
+    *whole = room % each == 0;
+    return room / each + !*whole;
+}
+
+/* Raises the memory bounds. If the chunk is alone on its device, two more
+ * bounds apply: the work before and after the F that waits for memory (A), and
+ * the work that must follow the device's last D (B). */
+static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
+                         int64_t k, bool whole, bool alone, lh_bound *best)
+{
+    times t = times_of(p, c);
+    int64_t n = p->n_microbatches;
+    uint32_t d = p->chunks[c].device;
+    int64_t trips = (n + k - 1) / k - 1;
+    int64_t trip = t.f + w->round[c] + t.d + (whole ? t.w : 0);
+    raise_to(best, LH_BOUND_ROUND_TRIPS,
+             (bound_sum){{{"before the first D", 1, w->head_d[c]},
+                    {"D", 1, t.d},
+                    {"round trip", trips, trip},
+                    {"after a D", 1, w->tail_d[c]}}},
+             d, LH_NONE,
+             "memory on device %" PRIu32 ": %" PRId64
+             " round trips one after the other",
+             d, trips + 1);
+    if (!alone || n <= k)
+        return;
+    raise_to(best, LH_BOUND_MEMORY,
+             (bound_sum){{{"before the first D", 1, w->head_d[c]},
+                    {"full cycle", n - k, t.f + t.d + t.w},
+                    {"round trip of the last microbatch", 1, w->round[c]},
+                    {"D", 1, t.d},
+                    {"after a D", 1, w->tail_d[c]}}},
+             d, LH_NONE,
+             "memory on device %" PRIu32 ": two round trips and %" PRId64
+             " full cycles",
+             d, n - k);
+    raise_to(best, LH_BOUND_DEVICE_DRAIN,
+             (bound_sum){{{"before the first F", 1, w->head_f[c]},
+                    {"F and D of a microbatch", n, t.f + t.d},
+                    {"W that memory asks for", n - k, t.w},
+                    {"after the last D", 1, w->tail_d[c]}}},
+             d, LH_NONE,
+             "work of device %" PRIu32
+             " up to its last input gradient (memory makes %" PRId64
+             " weight gradients precede it), and the way out",
+             d, n - k);
+}
+
+/* Totals per device for the device bounds. */
+typedef struct device_sum {
+    int64_t head, work, forth_and_back, tail, scatter;
+    uint32_t n_chunks;
+} device_sum;
+
+/* Device bounds: all work, and work up to the last D. */
+static void bound_devices(const lh_pipeline *p, const device_sum *sums,
+                          lh_bound *best)
+{
+    int64_t n = p->n_microbatches;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        const device_sum *s = &sums[d];
+        if (s->n_chunks == 0)
+            continue;
+        raise_to(best, LH_BOUND_DEVICE,
+                 (bound_sum){{{"before the first F", 1, s->head},
+                        {"a microbatch's work", n, s->work},
+                        {"reduce-scatter", 1, s->scatter}}},
+                 d, LH_NONE, "all the work of device %" PRIu32, d);
+        raise_to(best, LH_BOUND_DEVICE_DRAIN,
+                 (bound_sum){{{"before the first F", 1, s->head},
+                        {"F and D of a microbatch", n, s->forth_and_back},
+                        {"after the last D", 1, s->tail}}},
+                 d, LH_NONE,
+                 "work of device %" PRIu32
+                 " up to its last input gradient, and the way out",
+                 d);
+    }
+}
+
+static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
+                       device_sum *s)
+{
+    times t = times_of(p, c);
+    int64_t scatter = scatter_time(&p->chunks[c]);
+    s->head = s->n_chunks ? lhi_min_int64(s->head, w->head_f[c]) : w->head_f[c];
+    s->tail = s->n_chunks ? lhi_min_int64(s->tail, w->tail_d[c]) : w->tail_d[c];
+    s->scatter = s->n_chunks ? lhi_min_int64(s->scatter, scatter) : scatter;
+    s->work += t.f + t.d + t.w;
+    s->forth_and_back += t.f + t.d;
+    s->n_chunks++;
+}
+
+/* Totals per link for the link bounds. */
+typedef struct link_sum {
+    int64_t head, tail, busy;
+    bool used;
+} link_sum;
+
+static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
+                        int64_t tail)
+{
+    if (!route->message || route->resource == LH_NONE)
+        return;
+    link_sum *s = &sums[route->resource];
+    s->head = s->used ? lhi_min_int64(s->head, head) : head;
+    s->tail = s->used ? lhi_min_int64(s->tail, tail) : tail;
+    s->busy += route->transfer_ns;
+    s->used = true;
+}
+
+/* Link bounds: all messages on a link. */
+static void bound_links(const lh_pipeline *p, const path_times *w, link_sum *sums,
+                        lh_bound *best)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        if (c + 1 < p->n_chunks)
+            add_message(sums, &p->forward[c], w->head_f[c] + times_of(p, c).f,
+                        p->forward[c].latency_ns + times_of(p, c + 1).f +
+                            w->tail_f[c + 1]);
+        if (c > 0)
+            add_message(sums, &p->backward[c], w->head_d[c] + times_of(p, c).d,
+                        p->backward[c].latency_ns + times_of(p, c - 1).d +
+                            w->tail_d[c - 1]);
+    }
+    for (uint32_t r = 0; r < p->n_resources; r++)
+        if (sums[r].used)
+            raise_to(best, LH_BOUND_LINK,
+                     (bound_sum){{{"before the first message", 1, sums[r].head},
+                            {"a microbatch's messages", p->n_microbatches,
+                             sums[r].busy},
+                            {"after the last message", 1, sums[r].tail}}},
+                     LH_NONE, r, "all messages of link %.60s",
+                     p->resource_names[r]);
+}
+
+/* Computes all bounds and returns the largest. */
+static lh_status compute_largest_bound(const lh_pipeline *p, lhi_arena *mem,
+                              lh_bound *best, lh_error *err)
+{
+    path_times w = {
+        LHI_NEW(mem, int64_t, p->n_chunks), LHI_NEW(mem, int64_t, p->n_chunks),
+        LHI_NEW(mem, int64_t, p->n_chunks), LHI_NEW(mem, int64_t, p->n_chunks),
+        LHI_NEW(mem, int64_t, p->n_chunks)};
+    device_sum *devices = LHI_NEW(mem, device_sum, p->n_devices);
+    link_sum *links = LHI_NEW(mem, link_sum, p->n_resources);
+    bool *plain = LHI_NEW(mem, bool, p->n_devices);
+    int64_t *held = LHI_NEW(mem, int64_t, p->n_devices);
+    if (!w.head_f || !w.head_d || !w.round || !w.tail_f || !w.tail_d ||
+        !devices || !links || !plain || !held)
+        return lhi_fail_nomem(err);
+    compute_path_times(p, &w);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        plain[d] = true;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        add_to_sum(p, &w, c, &devices[k->device]);
+        held[k->device] += k->mem_static;
+        plain[k->device] = plain[k->device] && k->mem_f >= 0 && k->mem_d == 0 &&
+                           k->mem_w == -k->mem_f;
+    }
+    bound_path(p, &w, best);
+    bound_devices(p, devices, best);
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        bool whole = true;
+        int64_t k = capacity(p, c, plain, held, &whole);
+        if (k > 0)
+            bound_memory(p, &w, c, k, whole,
+                         devices[p->chunks[c].device].n_chunks == 1, best);
+    }
+    bound_links(p, &w, links, best);
+    return LH_OK;
+}
+
+lh_status lh_lower_bound(const lh_pipeline *pipeline, lh_bound *out,
+                         lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_bound best = {.ns = -1, .device = LH_NONE, .resource = LH_NONE};
+    lh_status status = compute_largest_bound(pipeline, mem, &best, err);
+    lhi_arena_free(mem);
+    if (status == LH_OK)
+        *out = best;
+    return status;
+}

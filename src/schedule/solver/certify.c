@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Proves again that a schedule is optimal and records the proof: by a closed
+ * form, by windows, or by the clauses that a search learns. */
+#include "base/options.h"
+#include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/pipeline/schedule_internal.h"
+#include "schedule/certificate/certificate.h"
+#include "schedule/solver/bound/lattice.h"
+#include "schedule/solver/bound/windows.h"
+#include "schedule/solver/model/machine_orders.h"
+#include "schedule/solver/search/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LOG_WORDS = 1 << 26 }; /* clause log limit: 256 MiB */
+
+/* State for one proof. */
+typedef struct prover {
+    const lh_pipeline *p;
+    lh_solve_options o;
+    lhi_budget budget;
+    lhi_arena *mem;
+    lhi_shop *shop;
+    lhi_windows *windows;
+    lhi_machine_orders *words;
+    lhi_clause_log log;
+    lhi_certificate *out;
+    const char *why; /* reason for a missing proof */
+} prover;
+
+/* --- closed forms --------------------------------------------------------- */
+
+/* Tries the closed-form bounds. */
+static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
+{
+    lh_certificate *c = &r->out->c;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(r->p, &bound, err));
+    *done = bound.ns == c->makespan_ns;
+    if (!*done)
+        return LH_OK;
+    lh_bound_term *terms = LHI_NEW(r->out->mem, lh_bound_term, bound.n_terms);
+    if (!terms)
+        return lhi_fail_nomem(err);
+    memcpy(terms, bound.terms, bound.n_terms * sizeof *terms);
+    c->kind = LH_PROOF_CLOSED_FORM;
+    c->form = bound.kind;
+    c->device = bound.device;
+    c->terms = terms;
+    c->n_terms = bound.n_terms;
+    if (bound.resource != LH_NONE)
+        c->link =
+            lhi_arena_strdup(r->out->mem, r->p->resource_names[bound.resource]);
+    return c->link ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* --- windows -------------------------------------------------------------- */
+
+static uint8_t kind_of(const lhi_shop *s, const lhi_stream *t)
+{
+    switch (t->kind) {
+    case LHI_F:
+    case LHI_MESSAGE_F:
+        return LH_F;
+    case LHI_W:
+        return LH_W;
+    default:
+        return s->p->joint ? LH_B : LH_D;
+    }
+}
+
+static bool is_message(const lhi_stream *t)
+{
+    return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;
+}
+
+/* Checks whether the machine's operations have no order within their windows.
+ */
+static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
+{
+    const lhi_shop *s = w->shop;
+    const lhi_machine *k = &s->machines[m];
+    for (uint32_t i = 0; i < k->n_streams; i++) {
+        const lhi_stream *t = &s->streams[k->first_stream + i];
+        for (uint32_t o = t->first; o < t->first + t->count; o++)
+            if (w->r[o] + s->time[o] > w->e[o])
+                return true;
+    }
+    const lhi_lattice *l = w->pruned[m] ? w->pruned[m] : w->lattices[m];
+    if (!l)
+        return false;
+    uint32_t first = s->streams[k->first_stream].first;
+    for (uint32_t o = first; o < first + lhi_machine_count_operations(s, m); o++) {
+        w->new_r[o] = FAR;
+        w->new_e[o] = -1;
+    }
+    return !lhi_lattice_tighten(l, w, budget);
+}
+
+/* Converts job-shop units to ns, clipped to [0, refuted_ns]. */
+static int64_t convert_to_ns(const prover *r, int64_t units)
+{
+    int64_t ns = units * r->shop->unit_ns, most = r->out->c.refuted_ns;
+    return units < 0 ? 0 : ns > most ? most : ns;
+}
+
+/* Records the windows of the machine that became infeasible. */
+static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
+{
+    const lhi_shop *s = r->shop;
+    const lhi_machine *k = &s->machines[m];
+    lh_certificate *c = &r->out->c;
+    lh_proof_row *rows = LHI_NEW(r->out->mem, lh_proof_row, k->n_streams);
+    if (!rows)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < k->n_streams; i++) {
+        const lhi_stream *t = &s->streams[k->first_stream + i];
+        int64_t *start = LHI_NEW(r->out->mem, int64_t, t->count);
+        int64_t *finish = LHI_NEW(r->out->mem, int64_t, t->count);
+        if (!start || !finish)
+            return lhi_fail_nomem(err);
+        for (uint32_t x = 0; x < t->count; x++) {
+            start[x] = convert_to_ns(r, r->windows->r[t->first + x]);
+            finish[x] = convert_to_ns(r, r->windows->e[t->first + x]);
+        }
+        rows[i] = (lh_proof_row){.chunk = t->chunk,
+                                 .kind = kind_of(s, t),
+                                 .message = is_message(t),
+                                 .n_passes = t->count,
+                                 .start_ns = start,
+                                 .finish_ns = finish};
+    }
+    c->rows = rows;
+    c->n_rows = k->n_streams;
+    if (k->kind == LHI_DEVICE)
+        c->device = k->index;
+    else
+        c->link = lhi_arena_strdup(r->out->mem, s->p->resource_names[k->index]);
+    return c->link ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Tries to refute the deadline by windows. */
+static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
+{
+    int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
+    *done = !lhi_windows_set(r->windows, lhi_shop_get_deadline(r->shop, units),
+                             &r->budget);
+    if (!*done)
+        return LH_OK;
+    /* If some passes take no time, job-shop times differ from the pipeline's.
+     */
+    for (uint32_t m = 0; r->shop->scale == 1 && m < r->shop->n_machines; m++) {
+        const lhi_machine *k = &r->shop->machines[m];
+        if (k->n_streams > 0 &&
+            (k->kind == LHI_DEVICE || k->kind == LHI_LINK) &&
+            is_infeasible(r->windows, m, &r->budget)) {
+            r->out->c.kind = LH_PROOF_WINDOWS;
+            return record_machine(r, m, err);
+        }
+    }
+    /* The recorded machine must not depend on the clock. */
+    *done = !r->budget.timed_out;
+    if (*done)
+        r->out->c.kind = LH_PROOF_WINDOWS;
+    return LH_OK;
+}
+
+/* --- search --------------------------------------------------------------- */
+
+static lh_pass pass_of(const lhi_shop *s, uint32_t op)
+{
+    const lhi_stream *t = &s->streams[s->stream_of[op]];
+    uint32_t x = op - t->first;
+    return (lh_pass){.chunk = t->chunk,
+                     .microbatch = x / t->per,
+                     .part = (uint16_t)(x % t->per),
+                     .n_parts = (uint16_t)t->per,
+                     .kind = kind_of(s, t)};
+}
+
+/* Converts the clause log to the certificate's clauses. */
+static lh_status read_clause_log(prover *r, lh_error *err)
+{
+    const lhi_shop *s = r->shop;
+    lh_certificate *c = &r->out->c;
+    const uint32_t *words = r->log.words;
+    uint32_t n = 0;
+    for (size_t at = 0; at < r->log.n; at += 1 + 2 * (size_t)words[at])
+        n++;
+    lh_proof_clause *clauses = LHI_NEW(r->out->mem, lh_proof_clause, n);
+    if (!clauses)
+        return lhi_fail_nomem(err);
+    size_t at = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t size = words[at++];
+        lh_proof_order *orders = LHI_NEW(r->out->mem, lh_proof_order, size);
+        if (!orders)
+            return lhi_fail_nomem(err);
+        for (uint32_t i = 0; i < size; i++, at += 2)
+            orders[i] = (lh_proof_order){
+                .first = pass_of(s, words[at]),
+                .second = pass_of(s, words[at + 1]),
+                .messages = is_message(&s->streams[s->stream_of[words[at]]])};
+        clauses[k] = (lh_proof_clause){.n_orders = size, .orders = orders};
+    }
+    c->kind = LH_PROOF_SEARCH;
+    c->clauses = clauses;
+    c->n_clauses = n;
+    return LH_OK;
+}
+
+/* Counts the pairs of operations that share a machine with an open order. */
+static uint64_t count_pairs(const lhi_shop *s)
+{
+    uint64_t n = 0;
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const lhi_machine *k = &s->machines[m];
+        const lhi_stream *t = &s->streams[k->first_stream];
+        for (uint32_t i = 0; i < k->n_streams && k->leader == NONE; i++)
+            for (uint32_t j = i + 1; j < k->n_streams; j++)
+                n += (uint64_t)t[i].count * t[j].count;
+    }
+    return n;
+}
+
+/* Tries to refute the deadline by clause learning. */
+static lh_status prove_by_search(prover *r, lh_error *err)
+{
+    int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
+    lhi_search *search = NULL;
+    lhi_answer answer = LHI_GAVE_UP;
+    size_t size;
+    LHI_TRY(lhi_search_estimate_bytes(r->windows, true, &size, err));
+    if (count_pairs(r->shop) > LH_PROOF_MAX_PAIRS || size > r->o.memory / 2) {
+        r->why = "too large for a search with clauses";
+        return LH_OK;
+    }
+    r->log.most = MAX_LOG_WORDS;
+    LHI_TRY(lhi_search_make(r->shop, lhi_shop_get_deadline(r->shop, units),
+                            r->windows, NULL, &search, err));
+    lhi_search_set_log(search, &r->log);
+    lh_status status = lhi_search_run(search, UINT64_MAX / 2, r->o.memory,
+                                      &r->budget, r->words, &answer, err);
+    lhi_search_free(search);
+    if (status != LH_OK)
+        return status;
+    if (answer == LHI_REFUTED && !r->log.incomplete)
+        return read_clause_log(r, err);
+    r->why = answer == LHI_REFUTED ? "the refutation has too many clauses"
+                                   : "the refutation was stopped; give it more "
+                                     "time";
+    return LH_OK;
+}
+
+/* --- driver --------------------------------------------------------------- */
+
+/* Refutes makespan - 1 by windows, then by search. */
+static lh_status refute(prover *r, lh_error *err)
+{
+    lh_error why = {0};
+    uint32_t impossible;
+    bool done = false;
+    lh_status status =
+        lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo,
+                      LH_SOLVE_OBJECTIVE_MAKESPAN, r->mem, &r->shop, &why);
+    if (status == LH_EUNSUPPORTED || (status == LH_OK && r->shop->restricted)) {
+        r->why = "only closed forms hold for this pipeline";
+        return LH_OK;
+    }
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    r->out->c.refuted_ns = r->out->c.makespan_ns - 1;
+    LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->words, err));
+    LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
+                             &r->windows, &impossible, err));
+    LHI_TRY(prove_by_windows(r, &done, err));
+    if (done)
+        return LH_OK;
+    lhi_windows_compute_all_counts(r->windows, &r->budget);
+    if (r->budget.stop) {
+        r->why = "the refutation was stopped; give it more time";
+        return LH_OK;
+    }
+    return prove_by_search(r, err);
+}
+
+/* Fills in the claims: schedule, hash, version and options. */
+static lh_status fill_claims(prover *r, const lh_solution *solution,
+                            lh_error *err)
+{
+    lh_certificate *c = &r->out->c;
+    char hash[LHI_HASH_TEXT];
+    LHI_TRY(lhi_schedule_copy(solution->schedule, &r->out->schedule, err));
+    c->schedule = r->out->schedule;
+    LHI_TRY(lhi_pipeline_hash(r->p, hash, err));
+    c->pipeline_hash = lhi_arena_strdup(r->out->mem, hash);
+    c->version = lhi_arena_strdup(r->out->mem, lh_version());
+    c->fifo = r->o.fifo;
+    c->sub_blocks = r->o.sub_blocks;
+    c->makespan_ns = solution->makespan_ns;
+    c->bound_ns = solution->bound_ns;
+    return c->pipeline_hash && c->version ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Proves the solution, or sets the reason why not. */
+static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
+{
+    bool done = false;
+    LHI_TRY(fill_claims(r, solution, err));
+    if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
+        r->why = "only makespans are recorded";
+    else if (solution->status != LH_SOLVE_OPTIMAL)
+        r->why = "the schedule is not proven to be optimal";
+    if (r->why)
+        return LH_OK;
+    LHI_TRY(prove_by_closed_form(r, &done, err));
+    return done ? LH_OK : refute(r, err);
+}
+
+lh_status lh_certify(const lh_pipeline *pipeline,
+                     const lh_solve_options *options,
+                     const lh_solution *solution, lh_certificate **out,
+                     lh_error *err)
+{
+    prover r = {.p = pipeline};
+    if (!solution->schedule)
+        return lhi_fail(err, LH_EINVAL, "there is no schedule to certify");
+    LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, &r.o, options, err));
+    r.o.sub_blocks = r.o.sub_blocks ? r.o.sub_blocks : 1;
+    r.o.memory = r.o.memory ? r.o.memory : (size_t)1 << 30;
+    lhi_budget_begin(&r.budget, &r.o);
+    r.mem = lhi_arena_make(0);
+    lh_status status =
+        r.mem ? lhi_certificate_make(&r.out, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = prove(&r, solution, err);
+    if (status == LH_OK && r.why) {
+        r.out->c.kind = LH_PROOF_NONE;
+        r.out->c.why = r.why;
+    }
+    lhi_windows_free(r.windows);
+    lhi_arena_free(r.mem);
+    free(r.log.words);
+    if (status == LH_OK)
+        *out = &r.out->c;
+    else if (r.out)
+        lh_certificate_free(&r.out->c);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Destroy and repair, a large neighbourhood for insertion: removes a schedule's
+ * last (or first) microbatches and inserts them again (docs/theory/optimal.md,
+ * "Insertion"). */
+#ifndef LHI_DESTROY_REPAIR_H
+#define LHI_DESTROY_REPAIR_H
+
+#include "schedule/solver/improve/insertion.h"
+#include "schedule/solver/state/solver.h"
+
+/* Creates a repairer in `mem`, which it also uses as scratch: parallel ones
+ * need separate arenas. *out is NULL if insertion does not apply to the job
+ * shop. */
+lh_status lhi_repairer_make(const lhi_shop *shop, uint64_t seed, lhi_arena *mem,
+                            lhi_repairer **out, lh_error *err);
+
+/* Options for one run. */
+typedef struct lhi_repair_options {
+    const lhi_reduction *reduction; /* initial schedules; may be NULL */
+    uint64_t ticks;         /* to spend, approximate */
+    int64_t target;         /* stop at this objective */
+    uint64_t seed;          /* for justification */
+} lhi_repair_options;
+
+/* Improves `words`. *time: its objective as last evaluated (< 0: no orders
+ * yet), updated on improvement. *by: the engine that found the improvement. */
+lh_status lhi_repairer_run(lhi_repairer *regrower, lhi_machine_orders *words,
+                         int64_t *time, lhi_engine *by, const lhi_repair_options *how,
+                         lhi_budget *budget, lh_error *err);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LHI_PARALLEL_BEAMS_H
+#define LHI_PARALLEL_BEAMS_H
+
+#include "schedule/solver/state/solver.h"
+
+/* Runs beam searches with this width for deadlines between the bound and the
+ * incumbent. */
+lh_status lhi_parallel_beams_run(lhi_solver *r, uint32_t width, lh_error *err);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds, and schedules to extend, from pipelines with fewer microbatches
+ * (docs/theory/optimal.md, "Fewer microbatches"). */
+#ifndef LHI_REDUCTION_H
+#define LHI_REDUCTION_H
+
+#include "schedule/solver/state/solver.h"
+
+/* Results for one reduced number of microbatches. */
+typedef struct lhi_reduced_problem {
+    int64_t bound_ns; /* lower bound on the makespan */
+    int64_t best_ns;  /* -1: none known */
+    lh_schedule *best;
+    int64_t *start; /* per operation of its job shop; NULL: unknown */
+} lhi_reduced_problem;
+
+/* The reduction's results and limits. */
+struct lhi_reduction {
+    uint32_t n;     /* microbatches in the full pipeline */
+    lhi_reduced_problem *problems; /* [microbatches], 0 .. n - 1 */
+    uint64_t ticks; /* limit per problem in the next round */
+};
+
+/* Creates the reduction; *out is NULL where it cannot help. Its schedules are
+ * not in the arena: release with lhi_reduction_free(). */
+lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err);
+/* Frees the schedules; NULL is allowed. */
+void lhi_reduction_free(lhi_reduction *fewer);
+
+/* Solves pipelines with fewer microbatches for a while, each starting from
+ * smaller ones. Then raises r's bound and extends the schedules found. */
+lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err);
+
+/* Raises the tails of the first forwards in r's job shop. */
+void lhi_reduction_raise_tails(lhi_solver *r);
+/* Offers the best known schedules with fewer microbatches, their steady state
+ * repeated. */
+lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks, lh_error *err);
+
+#endif

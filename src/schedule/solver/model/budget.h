@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work budget for the solver, in ticks of about 1 us, so that a run limited by
+ * ticks alone is reproducible. Also counts each engine's work and improvements.
+ */
+#ifndef LHI_BUDGET_H
+#define LHI_BUDGET_H
+
+#include "schedule/solver/model/engines.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Statistics per engine. */
+typedef struct lhi_engine_statistics {
+    uint64_t effort; /* ticks */
+    uint32_t calls, improved;
+    int64_t gained_ns;
+} lhi_engine_statistics;
+
+/* A work budget with time limit, stop flag and statistics. */
+typedef struct lhi_budget {
+    const lh_solve_options *options;
+    double begin_s, last_call_s;
+    uint64_t used, next_check;
+    uint64_t max_ticks;          /* ticks; 0: no limit */
+    lh_solve_progress now;  /* for the caller's progress */
+    bool may_report;             /* may call it: on the caller's thread */
+    /* part only: stop flag set by others; may be NULL */
+    const atomic_bool *end;
+    bool stop;
+    bool timed_out;         /* stopped by clock or caller, not by effort */
+    uint64_t disabled_engines;      /* disabled engines: 1 << lhi_engine */
+    lhi_engine engine; /* engine currently running */
+    lhi_engine_statistics use[LHI_N_ENGINES];
+} lhi_budget;
+
+double lhi_seconds(void); /* monotonic clock */
+/* Starts a budget from the solver options. */
+void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
+/* Returns a budget of at most `most` ticks for work that may run on another
+ * thread; it also stops when *end is set. */
+lhi_budget lhi_budget_make_part(const lhi_budget *budget, uint64_t most,
+                           const atomic_bool *end);
+/* Returns the remaining ticks, at most `most`. */
+uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most);
+/* Spends ticks; true: stop now and from now on. */
+bool lhi_budget_spend(lhi_budget *budget, uint64_t ticks);
+/* Adds the work and statistics of a part. */
+bool lhi_budget_merge_part(lhi_budget *budget, const lhi_budget *part);
+/* Checks the time limit without spending ticks. */
+bool lhi_budget_check_time(lhi_budget *budget);
+
+/* Checks whether an engine is enabled. */
+bool lhi_budget_is_engine_enabled(const lhi_budget *budget, lhi_engine engine);
+/* Makes an engine current and counts the call; returns the previous one for
+ * lhi_budget_restore_engine(). */
+lhi_engine lhi_budget_enter_engine(lhi_budget *budget, lhi_engine engine);
+/* Makes the previous engine current again. */
+void lhi_budget_restore_engine(lhi_budget *budget, lhi_engine engine);
+
+#endif

@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/solver/model/job_shop.h"
+
+#include "base/integer_math.h"
+#include "schedule/pipeline/pipeline_internal.h"
+
+#include <string.h>
+
+/* A precedence with a minimum delay. */
+typedef struct arc {
+    uint32_t from, to;
+    int64_t lag;
+} arc;
+
+/* State while building a job shop. */
+typedef struct maker {
+    lhi_shop *s;
+    const lh_pipeline *p;
+    bool fifo, loose;
+    uint32_t *per_device, *chunk_at, *chunks; /* chunks by device */
+    uint32_t *n_gathers, *n_scatters;         /* per device */
+    int64_t *gather_sum;
+    arc *arcs;
+    size_t n_arcs, room_arcs;
+} builder;
+
+static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
+{
+    lhi_shop *s = m->s;
+    s->machines[s->n_machines] = (lhi_machine){.kind = kind,
+                                               .index = index,
+                                               .first_stream = s->n_streams,
+                                               .leader = NONE,
+                                               .memory_limit = LH_NO_LIMIT};
+    return s->n_machines++;
+}
+
+/* Adds a stream to the machine added last. */
+static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
+                           uint32_t per, uint32_t count)
+{
+    lhi_shop *s = m->s;
+    uint32_t machine = s->n_machines - 1;
+    s->streams[s->n_streams] =
+        (lhi_stream){.kind = kind,
+                     .chunk = chunk,
+                     .machine = machine,
+                     .slot = s->machines[machine].n_streams++,
+                     .first = s->n_ops,
+                     .count = count,
+                     .per = per};
+    s->n_ops += count;
+    return s->n_streams++;
+}
+
+/* Groups the chunks by device. */
+static void sort_chunks(builder *m)
+{
+    const lh_pipeline *p = m->p;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t d = p->chunks[c].device;
+        m->per_device[d]++;
+        m->n_gathers[d] += p->chunks[c].all_gather_ns > 0;
+        m->n_scatters[d] += p->chunks[c].reduce_scatter_ns > 0;
+        m->gather_sum[d] += p->chunks[c].all_gather_ns;
+    }
+    uint32_t at = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        m->chunk_at[d] = at;
+        at += m->per_device[d];
+        m->per_device[d] = 0;
+    }
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t d = p->chunks[c].device;
+        m->chunks[m->chunk_at[d] + m->per_device[d]++] = c;
+    }
+}
+
+/* Adds devices with their pass streams, and data-parallel links for devices
+ * with several chunks. */
+static void add_devices(builder *m)
+{
+    lhi_shop *s = m->s;
+    const lh_pipeline *p = m->p;
+    uint32_t n = p->n_microbatches;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        s->device_machine[d] = NONE;
+        if (m->per_device[d] == 0)
+            continue;
+        uint32_t machine = add_machine(m, LHI_DEVICE, d);
+        s->device_machine[d] = machine;
+        int64_t held = 0;
+        for (uint32_t i = 0; i < m->per_device[d]; i++) {
+            uint32_t c = m->chunks[m->chunk_at[d] + i];
+            s->f[c] = add_stream(m, LHI_F, c, 1, n);
+            s->d[c] = add_stream(m, LHI_D, c, 1, n);
+            s->w[c] = p->joint
+                          ? NONE
+                          : add_stream(m, LHI_W, c, s->parts, n * s->parts);
+            held += p->chunks[c].mem_static;
+        }
+        if (p->memory_limits[d] != LH_NO_LIMIT)
+            s->machines[machine].memory_limit = p->memory_limits[d] - held;
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        if (m->per_device[d] < 2 || m->n_gathers[d] + m->n_scatters[d] == 0)
+            continue;
+        for (int side = 0; side < 2; side++) {
+            uint32_t machine =
+                add_machine(m, side ? LHI_SCATTERS : LHI_GATHERS, d);
+            s->machines[machine].leader = s->device_machine[d];
+            for (uint32_t i = 0; i < m->per_device[d]; i++) {
+                uint32_t c = m->chunks[m->chunk_at[d] + i];
+                const lh_chunk *k = &p->chunks[c];
+                if (side ? k->reduce_scatter_ns > 0 : k->all_gather_ns > 0)
+                    add_stream(m, side ? LHI_SCATTER : LHI_GATHER, c, 1, 1);
+            }
+        }
+    }
+}
+
+/* Returns route i: messages of chunk i/2, forward if i is even. */
+static const lhi_route *route_at(const lh_pipeline *p, uint32_t i)
+{
+    return i % 2 ? &p->backward[i / 2] : &p->forward[i / 2];
+}
+
+static int64_t pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
+{
+    const lh_chunk *k = &p->chunks[c];
+    return forward ? k->f_ns : k->d_ns + (p->joint ? k->w_ns : 0);
+}
+
+/* Adds a link as a machine if its messages can wait for each other: several
+ * streams share it, or one sender is faster than the link. */
+static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
+{
+    lhi_shop *s = m->s;
+    const lh_pipeline *p = m->p;
+    bool busy = false, one_sender = true;
+    uint32_t sender = p->chunks[routes[0] / 2].device;
+    for (uint32_t i = 0; i < n; i++) {
+        busy = busy || route_at(p, routes[i])->transfer_ns > 0;
+        one_sender = one_sender && p->chunks[routes[i] / 2].device == sender;
+    }
+    if (!busy)
+        return;
+    if (n == 1 && route_at(p, routes[0])->transfer_ns <=
+                      pass_ns(p, routes[0] / 2, routes[0] % 2 == 0))
+        return;
+    uint32_t machine = add_machine(m, LHI_LINK, r);
+    s->link_machine[r] = machine;
+    if (m->fifo && n > 1 && one_sender)
+        s->machines[machine].leader = s->device_machine[sender];
+    else if (m->fifo && n > 1)
+        s->fifo_relaxed = true;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t c = routes[i] / 2;
+        uint32_t stream =
+            add_stream(m, routes[i] % 2 ? LHI_MESSAGE_D : LHI_MESSAGE_F, c, 1,
+                       p->n_microbatches);
+        *(routes[i] % 2 ? &s->message_d[c] : &s->message_f[c]) = stream;
+    }
+}
+
+/* Groups routes by resource and adds the links. */
+static lh_status add_links(builder *m, lh_error *err)
+{
+    const lh_pipeline *p = m->p;
+    uint32_t n_routes = 2 * p->n_chunks;
+    uint32_t *at = LHI_NEW(m->s->mem, uint32_t, (size_t)p->n_resources + 2);
+    uint32_t *sorted = LHI_NEW(m->s->mem, uint32_t, n_routes);
+    if (!at || !sorted)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_routes; i++)
+        if (route_at(p, i)->message && route_at(p, i)->resource != LH_NONE)
+            at[route_at(p, i)->resource + 2]++;
+    for (uint32_t r = 0; r < p->n_resources; r++)
+        at[r + 2] += at[r + 1];
+    for (uint32_t i = 0; i < n_routes; i++)
+        if (route_at(p, i)->message && route_at(p, i)->resource != LH_NONE)
+            sorted[at[route_at(p, i)->resource + 1]++] = i;
+    for (uint32_t r = 0; r < p->n_resources; r++) {
+        m->s->link_machine[r] = NONE;
+        if (at[r + 1] > at[r])
+            add_link(m, r, sorted + at[r], at[r + 1] - at[r]);
+    }
+    return LH_OK;
+}
+
+/* --- operations ---------------------------------------------------------- */
+
+/* Returns the smallest part of a time or memory amount. */
+static int64_t compute_min_share(int64_t total, uint32_t parts)
+{
+    int64_t least = total;
+    for (uint32_t i = 0; i < parts; i++) {
+        int64_t share = lhi_split_evenly(total, i, parts);
+        least = i == 0 || share < least ? share : least;
+    }
+    return least;
+}
+
+/* Returns the duration of operation x in a stream, in ns. */
+static int64_t get_operation_ns(const builder *m, const lhi_stream *t, uint32_t x)
+{
+    const lh_chunk *c = &m->p->chunks[t->chunk];
+    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
+                    LH_W};
+    if (t->kind == LHI_W && m->loose)
+        return compute_min_share(c->w_ns, t->per);
+    switch (t->kind) {
+    case LHI_F:
+    case LHI_D:
+        return pass_ns(m->p, t->chunk, t->kind == LHI_F);
+    case LHI_W:
+        return lhi_pass_duration(c, &part);
+    case LHI_MESSAGE_F:
+        return m->p->forward[t->chunk].transfer_ns;
+    case LHI_MESSAGE_D:
+        return m->p->backward[t->chunk].transfer_ns;
+    case LHI_GATHER:
+        return c->all_gather_ns;
+    default:
+        return c->reduce_scatter_ns;
+    }
+}
+
+/* Returns the memory change of operation x in a stream. */
+static int64_t get_operation_memory(const builder *m, const lhi_stream *t, uint32_t x)
+{
+    const lh_chunk *c = &m->p->chunks[t->chunk];
+    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
+                    LH_W};
+    if (t->kind == LHI_W && m->loose)
+        return compute_min_share(c->mem_w, t->per);
+    switch (t->kind) {
+    case LHI_F:
+        return c->mem_f;
+    case LHI_D:
+        return c->mem_d + (m->p->joint ? c->mem_w : 0);
+    case LHI_W:
+        return lhi_pass_memory_change(c, &part);
+    default:
+        return 0;
+    }
+}
+
+/* Fills durations and memory changes. */
+static lh_status fill_ops(builder *m, lh_error *err)
+{
+    lhi_shop *s = m->s;
+    s->stream_of = LHI_NEW(s->mem, uint32_t, s->n_ops);
+    s->time = LHI_NEW(s->mem, int64_t, s->n_ops);
+    s->memory = LHI_NEW(s->mem, int64_t, s->n_ops);
+    s->head = LHI_NEW(s->mem, int64_t, s->n_ops);
+    s->tail = LHI_NEW(s->mem, int64_t, s->n_ops);
+    if (!s->stream_of || !s->time || !s->memory || !s->head || !s->tail)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        const lhi_stream *t = &s->streams[i];
+        for (uint32_t x = 0; x < t->count; x++) {
+            s->stream_of[t->first + x] = i;
+            s->time[t->first + x] = get_operation_ns(m, t, x);
+            s->memory[t->first + x] = get_operation_memory(m, t, x);
+            /* Unequal parts could gain from another order among them. */
+            if (s->time[t->first + x] != s->time[t->first] ||
+                s->memory[t->first + x] != s->memory[t->first])
+                s->restricted = true;
+        }
+    }
+    return LH_OK;
+}
+
+/* Adds an arc; called twice, first to count, then to fill. */
+static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
+{
+    if (m->arcs)
+        m->arcs[m->n_arcs] = (arc){from, to, lag};
+    m->n_arcs++;
+}
+
+/* Adds arcs between two pass streams, through a message stream if there is one.
+ */
+static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
+                     const lhi_route *route)
+{
+    const lhi_shop *s = m->s;
+    uint32_t a = s->streams[from].first, b = s->streams[to].first;
+    for (uint32_t j = 0; j < s->n_microbatches; j++) {
+        if (message == NONE) {
+            add_arc(m, a + j, b + j, route->transfer_ns + route->latency_ns);
+            continue;
+        }
+        uint32_t between = s->streams[message].first + j;
+        add_arc(m, a + j, between, 0);
+        add_arc(m, between, b + j, route->latency_ns);
+    }
+}
+
+/* Converts memory to precedence if only F allocates and only one stream
+ * releases: F i starts after enough releases to make it fit. */
+static void add_memory(builder *m, uint32_t c)
+{
+    const lhi_shop *s = m->s;
+    const lh_chunk *k = &m->p->chunks[c];
+    lhi_machine *device = &s->machines[s->device_machine[k->device]];
+    int64_t room = device->memory_limit;
+    bool joint = m->p->joint;
+    if (m->per_device[k->device] != 1 || room == LH_NO_LIMIT || k->mem_f <= 0 ||
+        (joint ? k->mem_d + k->mem_w > 0 : k->mem_d != 0 || k->mem_w > 0))
+        return;
+    const lhi_stream *f = &s->streams[s->f[c]];
+    const lhi_stream *d = &s->streams[s->d[c]];
+    const lhi_stream *w = joint ? d : &s->streams[s->w[c]];
+    device->arcs_enforce_memory = true;
+    int64_t held = 0, held_whole = 0;
+    uint32_t released = 0, whole = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        held += k->mem_f;
+        while (held > room && released < i * w->per)
+            held += s->memory[w->first + released++];
+        if (released > 0)
+            add_arc(m, w->first + released - 1, f->first + i, 0);
+        /* However much its parts free, one microbatch releases at most a whole
+         * W, so this many must have had their D. */
+        held_whole += m->loose ? k->mem_f : 0;
+        for (; m->loose && held_whole > room && whole < i; whole++)
+            held_whole += k->mem_w;
+        if (whole > 0)
+            add_arc(m, d->first + whole - 1, f->first + i, 0);
+    }
+}
+
+/* Adds arcs for separate data-parallel links. */
+static void add_collectives(builder *m)
+{
+    lhi_shop *s = m->s;
+    const lh_pipeline *p = m->p;
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        const lhi_stream *t = &s->streams[i];
+        const lh_chunk *c = &p->chunks[t->chunk];
+        if (t->kind == LHI_GATHER)
+            add_arc(m, t->first, s->streams[s->f[t->chunk]].first,
+                    c->dp_latency_ns);
+        if (t->kind != LHI_SCATTER)
+            continue;
+        const lhi_stream *last =
+            &s->streams[p->joint ? s->d[t->chunk] : s->w[t->chunk]];
+        add_arc(m, last->first + last->count - 1, t->first, 0);
+        s->tail[t->first] = c->dp_latency_ns;
+        /* All gathers have finished by then, in any order. */
+        s->head[t->first] = m->gather_sum[c->device];
+    }
+}
+
+static void add_arcs(builder *m)
+{
+    lhi_shop *s = m->s;
+    const lh_pipeline *p = m->p;
+    uint32_t last = p->n_chunks - 1;
+    lhi_route here = {.link = LH_NONE, .resource = LH_NONE};
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        if (c < last)
+            add_flow(m, s->f[c], s->message_f[c], s->f[c + 1], &p->forward[c]);
+        else
+            add_flow(m, s->f[c], NONE, s->d[c], &here);
+        if (c > 0)
+            add_flow(m, s->d[c], s->message_d[c], s->d[c - 1], &p->backward[c]);
+        for (uint32_t x = 0; !p->joint && x < s->streams[s->w[c]].count; x++)
+            add_arc(m, s->streams[s->d[c]].first + x / s->parts,
+                    s->streams[s->w[c]].first + x, 0);
+        add_memory(m, c);
+    }
+    add_collectives(m);
+}
+
+static lh_status collect_arcs(builder *m, lh_error *err)
+{
+    lhi_shop *s = m->s;
+    add_arcs(m);
+    m->arcs = LHI_NEW(s->mem, arc, m->n_arcs);
+    s->succ_at = LHI_NEW(s->mem, uint32_t, (size_t)s->n_ops + 2);
+    s->pred_at = LHI_NEW(s->mem, uint32_t, (size_t)s->n_ops + 2);
+    s->succ = LHI_NEW(s->mem, uint32_t, m->n_arcs);
+    s->pred = LHI_NEW(s->mem, uint32_t, m->n_arcs);
+    s->succ_lag = LHI_NEW(s->mem, int64_t, m->n_arcs);
+    s->pred_lag = LHI_NEW(s->mem, int64_t, m->n_arcs);
+    if (!m->arcs || !s->succ_at || !s->pred_at || !s->succ || !s->pred ||
+        !s->succ_lag || !s->pred_lag)
+        return lhi_fail_nomem(err);
+    m->n_arcs = 0;
+    add_arcs(m);
+    return LH_OK;
+}
+
+/* Sorts arcs by source and by target. */
+static void index_arcs(builder *m)
+{
+    lhi_shop *s = m->s;
+    for (size_t i = 0; i < m->n_arcs; i++) {
+        s->succ_at[m->arcs[i].from + 2]++;
+        s->pred_at[m->arcs[i].to + 2]++;
+    }
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        s->succ_at[o + 2] += s->succ_at[o + 1];
+        s->pred_at[o + 2] += s->pred_at[o + 1];
+    }
+    for (size_t i = 0; i < m->n_arcs; i++) {
+        const arc *a = &m->arcs[i];
+        uint32_t at = s->succ_at[a->from + 1]++;
+        s->succ[at] = a->to;
+        s->succ_lag[at] = a->lag;
+        at = s->pred_at[a->to + 1]++;
+        s->pred[at] = a->from;
+        s->pred_lag[at] = a->lag;
+    }
+}
+
+/* --- rules on one machine ----------------------------------------------------
+ */
+
+/* Returns a stream's position on a microbatch's path; NONE for W. */
+static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
+{
+    uint32_t n = s->p->n_chunks;
+    switch (t->kind) {
+    case LHI_F:
+        return 2 * t->chunk;
+    case LHI_MESSAGE_F:
+        return 2 * t->chunk + 1;
+    case LHI_D:
+        return 2 * (2 * n - 1 - t->chunk);
+    case LHI_MESSAGE_D:
+        return 2 * (2 * n - 1 - t->chunk) + 1;
+    default:
+        return NONE;
+    }
+}
+
+/* Checks whether stream a always precedes stream b for a microbatch. */
+static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
+                        const lhi_stream *b)
+{
+    uint32_t x = get_position(s, a), y = get_position(s, b);
+    if (x != NONE && y != NONE)
+        return x < y;
+    return b->kind == LHI_W && a->kind == LHI_D && a->chunk >= b->chunk;
+}
+
+/* Builds the precedence rules within each machine. */
+static lh_status make_rules(lhi_shop *s, lh_error *err)
+{
+    for (int fill = 0; fill < 2; fill++) {
+        uint32_t n = 0;
+        for (uint32_t m = 0; m < s->n_machines; m++) {
+            lhi_machine *k = &s->machines[m];
+            k->first_rule = n;
+            for (uint32_t i = 0; i < k->n_streams * k->n_streams; i++) {
+                uint32_t a = k->first_stream + i / k->n_streams;
+                uint32_t b = k->first_stream + i % k->n_streams;
+                if (a == b || !always_precedes(s, &s->streams[a], &s->streams[b]))
+                    continue;
+                if (fill)
+                    s->rules[n] = (lhi_rule){a, b};
+                n++;
+            }
+            k->n_rules = n - k->first_rule;
+        }
+        if (!fill) {
+            s->rules = LHI_NEW(s->mem, lhi_rule, n);
+            if (!s->rules)
+                return lhi_fail_nomem(err);
+        }
+        s->n_rules = n;
+    }
+    return LH_OK;
+}
+
+/* --- time ------------------------------------------------------------------
+ */
+
+/* Sets heads and tails for data-parallel communication on devices with one
+ * chunk. */
+static void set_heads_and_tails(builder *m, lh_solve_objective objective)
+{
+    lhi_shop *s = m->s;
+    const lh_pipeline *p = m->p;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        if (m->per_device[k->device] != 1)
+            continue;
+        const lhi_stream *last = &s->streams[p->joint ? s->d[c] : s->w[c]];
+        if (k->all_gather_ns > 0)
+            s->head[s->streams[s->f[c]].first] =
+                k->all_gather_ns + k->dp_latency_ns;
+        if (k->reduce_scatter_ns > 0)
+            s->tail[last->first + last->count - 1] =
+                k->reduce_scatter_ns + k->dp_latency_ns;
+    }
+    if (objective != LH_SOLVE_OBJECTIVE_FIRST_DEVICE)
+        return;
+    uint32_t asked = s->device_machine[p->chunks[0].device];
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        s->tail[o] = s->streams[s->stream_of[o]].machine == asked ? 0 : -1;
+}
+
+/* Divides times by their greatest common divisor and scales so that every
+ * duration is positive. */
+static lh_status scale_times(builder *m, lh_error *err)
+{
+    lhi_shop *s = m->s;
+    int64_t unit = 0;
+    bool zero = false;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        unit = lhi_gcd(unit, s->time[o]);
+        unit = lhi_gcd(unit, s->head[o]);
+        unit = lhi_gcd(unit, lhi_max_int64(s->tail[o], 0));
+        zero = zero || s->time[o] == 0;
+    }
+    for (size_t i = 0; i < m->n_arcs; i++)
+        unit = lhi_gcd(unit, s->succ_lag[i]);
+    s->unit_ns = unit > 0 ? unit : 1;
+    s->scale = zero ? (int64_t)s->n_ops + 1 : 1;
+    long double total = 0;
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        total += (long double)s->time[o] +
+                 (long double)lhi_max_int64(s->tail[o], 0) + (long double)s->head[o];
+    for (size_t i = 0; i < m->n_arcs; i++)
+        total += (long double)s->succ_lag[i];
+    total = total / (long double)s->unit_ns * (long double)s->scale +
+            (long double)s->n_ops;
+    if (total > (long double)(FAR / 16))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "times this long beside passes that take none are "
+                        "beyond exact search; give every pass a time");
+    s->horizon = s->n_ops;
+    int64_t factor = s->scale, unit_ns = s->unit_ns;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        s->time[o] = s->time[o] ? s->time[o] / unit_ns * factor : 1;
+        s->head[o] = s->head[o] / unit_ns * factor;
+        if (s->tail[o] > 0)
+            s->tail[o] = s->tail[o] / unit_ns * factor;
+        s->horizon += s->time[o] + s->head[o] + lhi_max_int64(s->tail[o], 0);
+    }
+    for (size_t i = 0; i < m->n_arcs; i++) {
+        s->succ_lag[i] = s->succ_lag[i] / unit_ns * factor;
+        s->pred_lag[i] = s->pred_lag[i] / unit_ns * factor;
+        s->horizon += s->succ_lag[i];
+    }
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        if (s->tail[o] < 0)
+            s->tail[o] = -s->horizon;
+    return LH_OK;
+}
+
+bool lhi_shop_has_single_chunks(const lhi_shop *s)
+{
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        if (s->machines[m].kind == LHI_DEVICE && s->machines[m].n_streams > 3)
+            return false;
+    return true;
+}
+
+int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
+{
+    return units * shop->scale + shop->scale - 1;
+}
+
+/* --- construction ------------------------------------------------------------
+ */
+
+static lh_status make_all(builder *m, lh_solve_objective objective, lh_error *err)
+{
+    sort_chunks(m);
+    add_devices(m);
+    LHI_TRY(add_links(m, err));
+    LHI_TRY(fill_ops(m, err));
+    LHI_TRY(make_rules(m->s, err));
+    LHI_TRY(collect_arcs(m, err));
+    index_arcs(m);
+    set_heads_and_tails(m, objective);
+    return scale_times(m, err);
+}
+
+/* Builds a job shop; m.p, m.fifo and m.loose are set by the caller. */
+static lh_status make_shop(builder m, uint32_t parts,
+                           lh_solve_objective objective, lhi_arena *mem,
+                           lhi_shop **out, lh_error *err)
+{
+    const lh_pipeline *p = m.p;
+    lhi_shop *s = LHI_NEW(mem, lhi_shop, 1);
+    m.s = s;
+    size_t chunks = p->n_chunks, devices = p->n_devices;
+    m.per_device = LHI_NEW(mem, uint32_t, devices);
+    m.chunk_at = LHI_NEW(mem, uint32_t, devices);
+    m.chunks = LHI_NEW(mem, uint32_t, chunks);
+    m.n_gathers = LHI_NEW(mem, uint32_t, devices);
+    m.n_scatters = LHI_NEW(mem, uint32_t, devices);
+    m.gather_sum = LHI_NEW(mem, int64_t, devices);
+    uint32_t *ids = LHI_NEW(mem, uint32_t, 5 * chunks);
+    if (!s || !m.per_device || !m.chunk_at || !m.chunks || !m.n_gathers ||
+        !m.n_scatters || !m.gather_sum || !ids)
+        return lhi_fail_nomem(err);
+    memset(ids, 0xff, 5 * chunks * sizeof *ids);
+    *s = (lhi_shop){.p = p,
+                    .mem = mem,
+                    .parts_relaxed = m.loose,
+                    .n_microbatches = p->n_microbatches,
+                    .parts = p->joint ? 1 : parts,
+                    .f = ids,
+                    .d = ids + chunks,
+                    .w = ids + 2 * chunks,
+                    .message_f = ids + 3 * chunks,
+                    .message_d = ids + 4 * chunks};
+    s->streams = LHI_NEW(mem, lhi_stream, 7 * chunks);
+    s->machines = LHI_NEW(mem, lhi_machine, 3 * devices + p->n_resources);
+    s->device_machine = LHI_NEW(mem, uint32_t, devices);
+    s->link_machine = LHI_NEW(mem, uint32_t, p->n_resources);
+    if (!s->streams || !s->machines || !s->device_machine || !s->link_machine)
+        return lhi_fail_nomem(err);
+    if ((uint64_t)chunks * p->n_microbatches * (4 + (uint64_t)parts) > 1u << 26)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "too many passes for exact search");
+    LHI_TRY(make_all(&m, objective, err));
+    *out = s;
+    return LH_OK;
+}
+
+lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
+                        lh_solve_objective objective, lhi_arena *mem,
+                        lhi_shop **out, lh_error *err)
+{
+    return make_shop((builder){.p = p, .fifo = fifo}, parts, objective, mem, out,
+                     err);
+}
+
+lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
+                              lh_solve_objective objective, lhi_arena *mem,
+                              lhi_shop **out, lh_error *err)
+{
+    return make_shop((builder){.p = p, .fifo = fifo, .loose = true}, parts,
+                     objective, mem, out, err);
+}
+
+uint32_t lhi_machine_count_operations(const lhi_shop *shop, uint32_t machine)
+{
+    const lhi_machine *m = &shop->machines[machine];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_streams; i++)
+        n += shop->streams[m->first_stream + i].count;
+    return n;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job shop with time reversed: arcs are reversed, heads and tails are
+ * swapped, and operations that release memory allocate it. */
+#ifndef LHI_MIRROR_H
+#define LHI_MIRROR_H
+
+#include "schedule/solver/model/machine_orders.h"
+
+/* Builds the reversed job shop in `mem`; valid as long as `shop`. */
+lh_status lhi_mirror_make(const lhi_shop *shop, lhi_arena *mem, lhi_shop **out,
+                          lh_error *err);
+/* Maps an operation's number to the mirror and back. */
+uint32_t lhi_mirror_get_operation(const lhi_shop *shop, uint32_t op);
+/* Converts orders between a job shop and its mirror, in either direction. */
+void lhi_mirror_convert_orders(lhi_machine_orders *to, const lhi_machine_orders *from);
+
+#endif

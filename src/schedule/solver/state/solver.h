@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared state for lh_solve(): the pipeline, the incumbent and the bound, which
+ * all parts of src/schedule/solver improve.
+ *
+ *     model/      input: a pipeline. Its job shop, machine orders and their
+ *                 evaluation, budgets, the list of engines
+ *     bound/      lower bounds: closed forms, windows, lattices, shaving
+ *     search/     clause learning: does a schedule meet a deadline?
+ *     state/      this file; raising the bound; tasks on several threads
+ *     improve/    constructive and improvement heuristics, one per file
+ *     .           solve.c: sequence of engines; portfolio.c: searches and
+ *                 improvements in turn until the end. Output: a solution
+ *                 (solve.h). certify.c, best.c and memory_tradeoff.c call
+ *                 lh_solve() */
+#ifndef LHI_SOLVER_H
+#define LHI_SOLVER_H
+
+#include "base/random.h"
+#include "schedule/solver/bound/windows.h"
+#include "schedule/solver/model/machine_orders.h"
+#include "schedule/solver/search/search.h"
+
+/* Operations above which annealing on orders and beam search are too slow. */
+enum { LHI_SOLVER_LARGE_OPERATIONS = 4096 };
+enum { LHI_SOLVER_MIN_TASKS = 4, LHI_SOLVER_MAX_TASKS = 64 }; /* tasks per round */
+
+typedef struct lhi_reduction lhi_reduction;
+typedef struct lhi_justifier lhi_justifier;
+typedef struct lhi_repairer lhi_repairer;
+
+/* A parallel worker with its own arena; its state persists between calls. */
+typedef struct lhi_worker {
+    lhi_arena *mem;
+    lhi_repairer *regrower;
+} lhi_worker;
+
+typedef struct lhi_solver lhi_solver;
+
+/* The solver's state. */
+struct lhi_solver {
+    const lh_pipeline *p;
+    lh_solve_options o;
+    uint32_t n_parallel; /* number of parallel tasks: the threads, or a constant if
+                       * limited by effort */
+    lhi_budget budget;
+    lhi_arena *mem;
+    lhi_shop *shop;
+    lhi_windows *windows;
+    lhi_machine_orders *best, *scratch, *found; /* best: the incumbent's orders */
+    lhi_justifier *justifier;          /* may be NULL */
+    lhi_worker *workers; /* NULL: not created, or not applicable */
+    uint32_t n_workers;
+    bool has_orders;
+    lh_schedule *schedule;
+    int64_t best_ns, bound_ns;
+    int64_t low_units; /* lower bound for the job shop, units */
+    const char *found_by, *proven_by;
+    char why[160];
+    bool infeasible;
+    lhi_reduction *reduction; /* may be NULL */
+    bool is_reduced;     /* solves a reduced problem; no progress reports */
+    /* Runs the complete solver given p, options, budget and arena; used for
+     * reduced problems. */
+    lh_status (*solve)(lhi_solver *r, lh_error *err);
+};
+
+/* --- incumbent and bound: incumbent.c */
+
+bool lhi_solver_is_done(const lhi_solver *r);   /* closed, or stopped */
+bool lhi_solver_is_closed(const lhi_solver *r); /* nothing remains to be done */
+/* Updates the progress report. */
+void lhi_solver_report(lhi_solver *r, const char *phase);
+/* Converts ns to job-shop units, rounded down. */
+int64_t lhi_solver_convert_to_units(const lhi_solver *r, int64_t ns);
+/* Raises the job shop's bound to `units` and credits the running engine. */
+void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by);
+/* Returns the requested target, or the bound, which is often the optimum, in
+ * units. */
+int64_t lhi_solver_get_first_deadline(const lhi_solver *r);
+/* Returns the smallest useless makespan, in units. */
+int64_t lhi_solver_get_deadline_limit(const lhi_solver *r);
+/* Takes ownership of a schedule; keeps it if valid and better. */
+lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule, const char *by,
+                    lh_error *err);
+/* Runs all schedule generators. */
+lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err);
+/* Enters a copy of the caller's initial schedule. */
+lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err);
+/* Offers orders found by engine `by` as a schedule; keeps message orders only
+ * where FIFO is worse. */
+lh_status lhi_solver_offer_orders(lhi_solver *r, const lhi_machine_orders *words, lhi_engine by,
+                           lh_error *err);
+
+/* --- bounds by trial deadlines: raise_bound.c */
+
+/* Raises the bound by windows as far as possible; call again after
+ * lhi_windows_set_max_states(). */
+lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err);
+/* Returns the name of the refuting engine, for lhi_solver_raise_bound(). */
+const char *lhi_windows_get_engine_name(const lhi_solver *r);
+/* Raises the bound by shaving deadlines that windows leave open. */
+lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err);
+
+#endif

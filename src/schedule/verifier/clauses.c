@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks a refutation clause by clause. A clause follows if negating all its
+ * orders leads to a contradiction by simple propagation: rows keep their order,
+ * "before" is transitive, times add up along orders, a machine runs one
+ * operation at a time, memory, and the previously verified clauses. */
+#include "schedule/verifier/model.h"
+
+#include "base/integer_math.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROWS = 64 };
+
+/* Literal 2v: the pair's operation in the lower row comes first; 2v + 1: last.
+ */
+typedef uint32_t lit;
+
+/* State for checking a refutation. */
+typedef struct checker {
+    lhi_verify_model *c;
+    const lh_certificate *cert;
+    uint32_t n_pairs;
+    uint32_t
+        *base; /* per machine at base_at, [slot a * rows + slot b], a < b */
+    size_t *base_at;
+    uint32_t *pair_a, *pair_b;
+    int8_t *value; /* [pair]: 1 lower first, -1 last, 0 open */
+    lit *trail;
+    uint32_t n_trail, n_done;
+    uint32_t *before, *after; /* [slot_at]: known counts, first known after */
+    /* Root state, without assumptions. */
+    int64_t *root_start, *root_finish;
+    uint32_t *root_before, *root_after;
+    uint32_t n_root; /* trail length at the root */
+    uint32_t *queue; /* operations whose times changed */
+    bool *queued;
+    uint32_t front, n_queue;
+    uint32_t *held; /* operations queued for the memory check */
+    bool *holding;
+    uint32_t n_held;
+    /* Verified clauses: literals and watches. */
+    lit *lits;
+    size_t n_lits, *clause_at;
+    uint32_t n_clauses;
+    uint32_t *watching; /* per literal: the first of ... */
+    uint32_t *next;     /* ... watches 2 * clause + side; LH_NONE */
+    bool refuted;
+} checker;
+
+static const lhi_verify_row *row_of(const checker *r, uint32_t o)
+{
+    return &r->c->rows[r->c->row_of[o]];
+}
+
+/* Returns the literal "a before b". */
+static lit before(const checker *r, uint32_t a, uint32_t b)
+{
+    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    uint32_t n = r->c->machines[x->machine].n_rows;
+    const uint32_t *base = r->base + r->base_at[x->machine];
+    if (x->slot < y->slot)
+        return 2 * (base[x->slot * n + y->slot] + (a - x->first) * y->count +
+                    (b - y->first));
+    return 2 * (base[y->slot * n + x->slot] + (b - y->first) * x->count +
+                (a - x->first)) +
+           1;
+}
+
+static int get_value(const checker *r, lit l)
+{
+    int v = r->value[l / 2];
+    return l & 1 ? -v : v;
+}
+
+static uint32_t get_first(const checker *r, lit l)
+{
+    return l & 1 ? r->pair_b[l / 2] : r->pair_a[l / 2];
+}
+
+static uint32_t get_second(const checker *r, lit l)
+{
+    return l & 1 ? r->pair_a[l / 2] : r->pair_b[l / 2];
+}
+
+/* --- known facts --------------------------------------------------------- */
+
+static void queue_operation(checker *r, uint32_t o)
+{
+    if (r->queued[o])
+        return;
+    r->queued[o] = true;
+    r->queue[(r->front + r->n_queue++) % r->c->n_ops] = o;
+}
+
+/* Queues an operation for the memory check, if it allocates. */
+static void queue_memory_check(checker *r, uint32_t o)
+{
+    const lhi_verify_row *row = row_of(r, o);
+    if (r->holding[o] || row->memory <= 0 ||
+        r->c->machines[row->machine].room == INT64_MAX)
+        return;
+    r->holding[o] = true;
+    r->held[r->n_held++] = o;
+}
+
+/* Makes a literal true; false: it is already false. */
+static bool assign(checker *r, lit l)
+{
+    int value = get_value(r, l);
+    if (value)
+        return value > 0;
+    r->value[l / 2] = l & 1 ? -1 : 1;
+    r->trail[r->n_trail++] = l;
+    uint32_t a = get_first(r, l), b = get_second(r, l);
+    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    uint32_t *known = &r->before[r->c->slot_at[b] + x->slot];
+    if (a - x->first + 1 > *known)
+        *known = a - x->first + 1;
+    known = &r->after[r->c->slot_at[a] + y->slot];
+    if (b - y->first < *known)
+        *known = b - y->first;
+    queue_operation(r, a);
+    queue_operation(r, b);
+    queue_memory_check(r, a);
+    queue_memory_check(r, b);
+    return true;
+}
+
+/* Propagates a literal: rows keep their order; "before" is transitive. */
+static bool propagate_orders(checker *r, lit l)
+{
+    uint32_t a = get_first(r, l), b = get_second(r, l);
+    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    const lhi_verify_machine *m = &r->c->machines[x->machine];
+    if (a > x->first && !assign(r, before(r, a - 1, b)))
+        return false;
+    if (b + 1 < y->first + y->count && !assign(r, before(r, a, b + 1)))
+        return false;
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const lhi_verify_row *z = &r->c->rows[m->first_row + i];
+        if (z == x || z == y)
+            continue;
+        uint32_t k = r->after[r->c->slot_at[b] + i];
+        if (k < z->count && !assign(r, before(r, a, z->first + k)))
+            return false;
+        k = r->before[r->c->slot_at[a] + i];
+        if (k > 0 && !assign(r, before(r, z->first + k - 1, b)))
+            return false;
+    }
+    return true;
+}
+
+/* --- clauses ------------------------------------------------------------- */
+
+static lit *clause(const checker *r, uint32_t k)
+{
+    return r->lits + r->clause_at[k];
+}
+
+static void watch(checker *r, uint32_t k, uint32_t side)
+{
+    lit l = clause(r, k)[side];
+    r->next[2 * (size_t)k + side] = r->watching[l];
+    r->watching[l] = 2 * k + side;
+}
+
+/* Visits the clauses that watch `l`, now known to be false. */
+static bool visit_clauses(checker *r, lit l)
+{
+    uint32_t w = r->watching[l];
+    r->watching[l] = LH_NONE;
+    while (w != LH_NONE) {
+        uint32_t k = w / 2, side = w % 2, rest = r->next[w];
+        lit *c = clause(r, k);
+        size_t n = r->clause_at[k + 1] - r->clause_at[k], i = 2;
+        lit other = c[!side];
+        if (get_value(r, other) <= 0)
+            while (i < n && get_value(r, c[i]) < 0)
+                i++;
+        else
+            i = n;
+        if (i < n) {
+            c[side] = c[i];
+            c[i] = l;
+            watch(r, k, side);
+        } else {
+            watch(r, k, side);
+            if (!assign(r, other)) {
+                while (rest != LH_NONE) { /* keep the remaining watches */
+                    uint32_t after = r->next[rest];
+                    watch(r, rest / 2, rest % 2);
+                    rest = after;
+                }
+                return false;
+            }
+        }
+        w = rest;
+    }
+    return true;
+}
+
+/* --- times --------------------------------------------------------------- */
+
+/* Raises the earliest start; false: the window is empty. */
+static bool raise_start(checker *r, uint32_t o, int64_t start)
+{
+    if (start <= r->c->start[o])
+        return true;
+    r->c->start[o] = start;
+    queue_operation(r, o);
+    return start + row_of(r, o)->time <= r->c->finish[o];
+}
+
+/* Lowers the latest end; false: the window is empty. */
+static bool lower_end(checker *r, uint32_t o, int64_t finish)
+{
+    if (finish >= r->c->finish[o])
+        return true;
+    r->c->finish[o] = finish;
+    queue_operation(r, o);
+    return r->c->start[o] + row_of(r, o)->time <= finish;
+}
+
+/* Propagates an operation's window along its row and arcs. */
+static bool propagate_arcs(checker *r, uint32_t o)
+{
+    lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
+    int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
+    if (o + 1 < row->first + row->count && !raise_start(r, o + 1, end))
+        return false;
+    if (o > row->first && !lower_end(r, o - 1, begin))
+        return false;
+    for (uint32_t i = c->succ_at[o]; i < c->succ_at[o + 1]; i++)
+        if (!raise_start(r, c->succ[i], end + c->succ_lag[i]))
+            return false;
+    for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
+        if (!lower_end(r, c->pred[i], begin - c->pred_lag[i]))
+            return false;
+    return true;
+}
+
+/* Propagates the known orders between o and row u, and derives the orders that
+ * its times force. Starts and ends increase along a row, so only the first
+ * undecided ones matter. */
+static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
+{
+    lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
+    size_t at = c->slot_at[o] + u->slot;
+    int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
+    uint32_t y = r->before[at];
+    if (r->after[at] < u->count && !raise_start(r, u->first + r->after[at], end))
+        return false;
+    if (y > 0 && !lower_end(r, u->first + y - 1, begin))
+        return false;
+    for (; y < r->after[at] && end + u->time > c->finish[u->first + y]; y++)
+        if (!assign(r, before(r, u->first + y, o)))
+            return false;
+    for (y = r->after[at];
+         y > r->before[at] && c->start[u->first + y - 1] + u->time > begin; y--)
+        if (!assign(r, before(r, o, u->first + y - 1)))
+            return false;
+    return true;
+}
+
+/* Propagates an operation's window to all its neighbours. */
+static bool propagate_times(checker *r, uint32_t o)
+{
+    lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_machine *m = &c->machines[row->machine];
+    c->dirty[row->machine] = true;
+    if (c->start[o] + row->time > c->finish[o] || !propagate_arcs(r, o))
+        return false;
+    for (uint32_t i = 0; i < m->n_rows; i++)
+        if (i != row->slot && !propagate_row(r, o, &c->rows[m->first_row + i]))
+            return false;
+    return true;
+}
+
+/* Checks the preemptive schedule, earliest deadline first. */
+static bool meets_deadlines(const checker *r, const lhi_verify_machine *m)
+{
+    const lhi_verify_model *c = r->c;
+    uint32_t done[MAX_ROWS] = {0}, left_ops = m->n_ops;
+    int64_t left[MAX_ROWS], now = 0;
+    for (uint32_t i = 0; i < m->n_rows; i++)
+        left[i] = c->rows[m->first_row + i].time;
+    while (left_ops > 0) {
+        uint32_t best = LH_NONE;
+        int64_t due = LHI_NEVER, next = LHI_NEVER;
+        for (uint32_t i = 0; i < m->n_rows; i++) {
+            const lhi_verify_row *row = &c->rows[m->first_row + i];
+            uint32_t o = row->first + done[i];
+            if (done[i] == row->count)
+                continue;
+            if (c->start[o] > now) {
+                next = lhi_min_int64(next, c->start[o]);
+            } else if (best == LH_NONE || c->finish[o] < due) {
+                best = i;
+                due = c->finish[o];
+            }
+        }
+        if (best == LH_NONE) {
+            now = next;
+            continue;
+        }
+        int64_t step = lhi_min_int64(left[best], next - now);
+        now += step;
+        left[best] -= step;
+        if (left[best] > 0)
+            continue;
+        if (now > due)
+            return false;
+        left[best] = c->rows[m->first_row + best].time;
+        done[best]++;
+        left_ops--;
+    }
+    return true;
+}
+
+static bool check_machines(checker *r)
+{
+    lhi_verify_model *c = r->c;
+    for (uint32_t m = 0; m < c->n_machines; m++) {
+        if (!c->dirty[m])
+            continue;
+        c->dirty[m] = false;
+        if (c->machines[m].n_rows > 1 && c->machines[m].n_rows <= MAX_ROWS &&
+            !meets_deadlines(r, &c->machines[m]))
+            return false;
+    }
+    return true;
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+/* Checks memory once o runs: it is at least the sum over every row's minimum
+ * share. */
+static bool check_memory(checker *r, uint32_t o)
+{
+    const lhi_verify_model *c = r->c;
+    const lhi_verify_row *own = row_of(r, o);
+    const lhi_verify_machine *m = &c->machines[own->machine];
+    int64_t spare = m->room - own->memory * (o - own->first + 1);
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const lhi_verify_row *u = &c->rows[m->first_row + i];
+        size_t at = c->slot_at[o] + i;
+        if (u != own)
+            spare -= u->memory * (u->memory > 0 ? r->before[at] : r->after[at]);
+    }
+    if (spare < 0)
+        return false;
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const lhi_verify_row *u = &c->rows[m->first_row + i];
+        size_t at = c->slot_at[o] + i;
+        if (u == own || u->memory == 0)
+            continue;
+        int64_t lo = r->before[at], hi = r->after[at];
+        int64_t more = u->memory > 0 ? spare / u->memory : spare / -u->memory;
+        if (u->memory > 0 && lo + more < hi &&
+            !assign(r, before(r, o, u->first + (uint32_t)(lo + more))))
+            return false;
+        if (u->memory < 0 && hi - more > lo &&
+            !assign(r, before(r, u->first + (uint32_t)(hi - more) - 1, o)))
+            return false;
+    }
+    return true;
+}
+
+/* --- propagation ---------------------------------------------------------- */
+
+/* Propagates to a fixpoint; false: contradiction. */
+static bool propagate(checker *r)
+{
+    for (;;) {
+        while (r->n_done < r->n_trail) {
+            lit l = r->trail[r->n_done++];
+            if (!propagate_orders(r, l) || !visit_clauses(r, l ^ 1))
+                return false;
+        }
+        if (r->n_held > 0) {
+            uint32_t o = r->held[--r->n_held];
+            r->holding[o] = false;
+            if (!check_memory(r, o))
+                return false;
+        } else if (r->n_queue > 0) {
+            uint32_t o = r->queue[r->front];
+            r->front = (r->front + 1) % r->c->n_ops;
+            r->n_queue--;
+            r->queued[o] = false;
+            if (!propagate_times(r, o))
+                return false;
+        } else {
+            return check_machines(r);
+        }
+    }
+}
+
+static void clear_queues(checker *r)
+{
+    while (r->n_held > 0)
+        r->holding[r->held[--r->n_held]] = false;
+    for (; r->n_queue > 0; r->n_queue--) {
+        r->queued[r->queue[r->front]] = false;
+        r->front = (r->front + 1) % r->c->n_ops;
+    }
+    memset(r->c->dirty, 0, r->c->n_machines * sizeof *r->c->dirty);
+}
+
+static void save_root(checker *r)
+{
+    const lhi_verify_model *c = r->c;
+    size_t n = c->n_ops, slots = c->slot_at[n];
+    memcpy(r->root_start, c->start, n * sizeof *c->start);
+    memcpy(r->root_finish, c->finish, n * sizeof *c->finish);
+    memcpy(r->root_before, r->before, slots * sizeof *r->before);
+    memcpy(r->root_after, r->after, slots * sizeof *r->after);
+    r->n_root = r->n_trail;
+}
+
+static void back_to_root(checker *r)
+{
+    lhi_verify_model *c = r->c;
+    size_t n = c->n_ops, slots = c->slot_at[n];
+    clear_queues(r);
+    while (r->n_trail > r->n_root)
+        r->value[r->trail[--r->n_trail] / 2] = 0;
+    r->n_done = r->n_trail;
+    memcpy(c->start, r->root_start, n * sizeof *c->start);
+    memcpy(c->finish, r->root_finish, n * sizeof *c->finish);
+    memcpy(r->before, r->root_before, slots * sizeof *r->before);
+    memcpy(r->after, r->root_after, slots * sizeof *r->after);
+}
+
+/* --- checking clauses ----------------------------------------------------- */
+
+/* Adds a unit clause at the root and propagates it. */
+static void add_unit_clause(checker *r, lit l)
+{
+    if (!assign(r, l) || !propagate(r))
+        r->refuted = true;
+    else
+        save_root(r);
+}
+
+/* Stores the verified clause with n literals from r->n_lits on. */
+static void store_clause(checker *r, size_t n)
+{
+    lit *c = r->lits + r->n_lits;
+    size_t open = 0;
+    for (size_t i = 0; i < n; i++) {
+        int value = get_value(r, c[i]);
+        if (value > 0)
+            return; /* true already */
+        if (value == 0) {
+            lit l = c[open];
+            c[open++] = c[i];
+            c[i] = l;
+        }
+    }
+    if (open == 0) {
+        r->refuted = true;
+    } else if (open == 1) {
+        add_unit_clause(r, c[0]);
+    } else {
+        uint32_t k = r->n_clauses++;
+        r->clause_at[k] = r->n_lits;
+        r->n_lits += open;
+        r->clause_at[k + 1] = r->n_lits;
+        watch(r, k, 0);
+        watch(r, k, 1);
+    }
+}
+
+/* Checks whether negating every literal contradicts the known facts. */
+static bool is_implied(checker *r, size_t n)
+{
+    const lit *c = r->lits + r->n_lits;
+    bool open = true;
+    for (size_t i = 0; open && i < n; i++)
+        open = assign(r, c[i] ^ 1);
+    open = open && propagate(r);
+    back_to_root(r);
+    return !open;
+}
+
+/* Reads the literals of clause k; false: it names unknown operations. */
+static bool read_clause(checker *r, const lh_proof_clause *k)
+{
+    for (uint32_t i = 0; i < k->n_orders; i++) {
+        const lh_proof_order *o = &k->orders[i];
+        uint32_t a = lhi_verify_find_operation(r->c, &o->first, o->messages);
+        uint32_t b = lhi_verify_find_operation(r->c, &o->second, o->messages);
+        if (a == LH_NONE || b == LH_NONE || row_of(r, a) == row_of(r, b) ||
+            row_of(r, a)->machine != row_of(r, b)->machine)
+            return false;
+        r->lits[r->n_lits + i] = before(r, a, b);
+    }
+    return true;
+}
+
+/* Adds orders on a microbatch's own path, and arcs within one machine. */
+static bool initialise_operation(checker *r, uint32_t o)
+{
+    const lhi_verify_model *c = r->c;
+    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_machine *m = &c->machines[row->machine];
+    uint32_t j = (o - row->first) / row->per;
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        const lhi_verify_row *u = &c->rows[m->first_row + i];
+        bool first = u != row && u->kind != LH_W &&
+                     (row->kind == LH_W ? u->place <= row->place
+                                        : u->place < row->place);
+        if (first && !assign(r, before(r, u->first + j, o)))
+            return false;
+    }
+    for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
+        if (row_of(r, c->pred[i])->machine == row->machine &&
+            row_of(r, c->pred[i]) != row && !assign(r, before(r, c->pred[i], o)))
+            return false;
+    return true;
+}
+
+/* Adds the orders that the windows' states force. */
+static bool initialise_root(checker *r)
+{
+    const lhi_verify_model *c = r->c;
+    for (uint32_t o = 0; o < c->n_ops; o++) {
+        const lhi_verify_row *row = row_of(r, o);
+        const lhi_verify_machine *m = &c->machines[row->machine];
+        for (uint32_t i = 0; i < m->n_rows; i++) {
+            const lhi_verify_row *u = &c->rows[m->first_row + i];
+            uint32_t least = c->least[c->slot_at[o] + i];
+            uint32_t most = c->most[c->slot_at[o] + i];
+            if (u == row || !m->states)
+                continue;
+            if (least > 0 && least <= u->count &&
+                !assign(r, before(r, u->first + least - 1, o)))
+                return false;
+            if (most < u->count && !assign(r, before(r, o, u->first + most)))
+                return false;
+        }
+        if (!initialise_operation(r, o))
+            return false;
+        queue_operation(r, o);
+        queue_memory_check(r, o);
+    }
+    return propagate(r);
+}
+
+/* Checks all clauses in order; *bad: the first that does not follow. */
+static void check_clauses(checker *r, uint32_t *bad)
+{
+    if (!initialise_root(r)) {
+        r->refuted = true;
+        return;
+    }
+    save_root(r);
+    for (uint32_t k = 0; k < r->cert->n_clauses && !r->refuted; k++) {
+        const lh_proof_clause *now = &r->cert->clauses[k];
+        if (!read_clause(r, now) || !is_implied(r, now->n_orders)) {
+            *bad = k;
+            return;
+        }
+        store_clause(r, now->n_orders);
+    }
+}
+
+/* --- allocation ---------------------------------------------------------- */
+
+/* Numbers all pairs of operations on shared machines. */
+static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
+{
+    const lhi_verify_model *c = r->c;
+    size_t cells = 0;
+    uint64_t n_pairs = 0;
+    r->base_at = LHI_NEW(mem, size_t, c->n_machines);
+    for (uint32_t m = 0; r->base_at && m < c->n_machines; m++) {
+        r->base_at[m] = cells;
+        cells += (size_t)c->machines[m].n_rows * c->machines[m].n_rows;
+    }
+    r->base = LHI_NEW(mem, uint32_t, cells);
+    if (!r->base_at || !r->base)
+        return lhi_fail_nomem(err);
+    for (uint32_t m = 0; m < c->n_machines; m++) {
+        const lhi_verify_row *rows = &c->rows[c->machines[m].first_row];
+        uint32_t n = c->machines[m].n_rows;
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t k = i + 1; k < n; k++) {
+                r->base[r->base_at[m] + i * n + k] = (uint32_t)n_pairs;
+                n_pairs += (uint64_t)rows[i].count * rows[k].count;
+                if (n_pairs > LH_PROOF_MAX_PAIRS)
+                    return LH_OK; /* n_pairs stays 0: too many */
+            }
+    }
+    r->pair_a = LHI_NEW(mem, uint32_t, n_pairs);
+    r->pair_b = LHI_NEW(mem, uint32_t, n_pairs);
+    if (!r->pair_a || !r->pair_b)
+        return lhi_fail_nomem(err);
+    uint32_t v = 0;
+    for (uint32_t m = 0; m < c->n_machines; m++) {
+        const lhi_verify_row *rows = &c->rows[c->machines[m].first_row];
+        uint32_t n = c->machines[m].n_rows;
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t k = i + 1; k < n; k++)
+                for (uint32_t x = 0; x < rows[i].count * rows[k].count; x++) {
+                    r->pair_a[v] = rows[i].first + x / rows[k].count;
+                    r->pair_b[v++] = rows[k].first + x % rows[k].count;
+                }
+    }
+    r->n_pairs = v;
+    return LH_OK;
+}
+
+static lh_status allocate(checker *r, lhi_arena *mem, lh_error *err)
+{
+    const lhi_verify_model *c = r->c;
+    size_t n = c->n_ops, slots = c->slot_at[n], pairs = r->n_pairs, lits = 0;
+    for (uint32_t k = 0; k < r->cert->n_clauses; k++)
+        lits += r->cert->clauses[k].n_orders;
+    r->value = LHI_NEW(mem, int8_t, pairs);
+    r->trail = LHI_NEW(mem, lit, pairs);
+    r->before = LHI_NEW(mem, uint32_t, slots);
+    r->after = LHI_NEW(mem, uint32_t, slots);
+    r->root_before = LHI_NEW(mem, uint32_t, slots);
+    r->root_after = LHI_NEW(mem, uint32_t, slots);
+    r->root_start = LHI_NEW(mem, int64_t, n);
+    r->root_finish = LHI_NEW(mem, int64_t, n);
+    r->queue = LHI_NEW(mem, uint32_t, n);
+    r->held = LHI_NEW(mem, uint32_t, n);
+    r->queued = LHI_NEW(mem, bool, n);
+    r->holding = LHI_NEW(mem, bool, n);
+    r->lits = LHI_NEW(mem, lit, lits + 1);
+    r->clause_at = LHI_NEW(mem, size_t, (size_t)r->cert->n_clauses + 1);
+    r->watching = LHI_NEW(mem, uint32_t, 2 * pairs);
+    r->next = LHI_NEW(mem, uint32_t, 2 * (size_t)r->cert->n_clauses);
+    if (!r->value || !r->trail || !r->before || !r->after || !r->root_before ||
+        !r->root_after || !r->root_start || !r->root_finish || !r->queue ||
+        !r->held || !r->queued || !r->holding || !r->lits || !r->clause_at ||
+        !r->watching || !r->next)
+        return lhi_fail_nomem(err);
+    memset(r->watching, 0xff, 2 * pairs * sizeof *r->watching);
+    for (size_t o = 0; o < n; o++) {
+        const lhi_verify_machine *m =
+            &c->machines[c->rows[c->row_of[o]].machine];
+        for (uint32_t i = 0; i < m->n_rows; i++)
+            r->after[c->slot_at[o] + i] = c->rows[m->first_row + i].count;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
+                            const lh_certificate *c, uint32_t *bad,
+                            bool *refuted, lh_error *err)
+{
+    bool by_windows;
+    checker r = {.c = claim, .cert = c};
+    *bad = LH_NONE;
+    LHI_TRY(lhi_verify_tighten_windows(claim, deadline, &by_windows, err));
+    *refuted = by_windows;
+    if (by_windows)
+        return LH_OK;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = number_pairs(&r, mem, err);
+    if (status == LH_OK && r.n_pairs > 0)
+        status = allocate(&r, mem, err);
+    if (status == LH_OK && r.n_pairs > 0) {
+        memset(claim->dirty, 0, claim->n_machines * sizeof *claim->dirty);
+        check_clauses(&r, bad);
+    }
+    *refuted = r.refuted;
+    lhi_arena_free(mem);
+    return status;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Closed-form bounds (docs/theory/bounds.md), from the pipeline alone. */
+#include "schedule/verifier/model.h"
+
+#include "base/integer_math.h"
+#include "schedule/verifier/verifier.h"
+
+#include <string.h>
+
+/* State for one closed form. */
+typedef struct closed_form {
+    const lh_pipeline *p;
+    lhi_verifier links;
+    uint32_t n_chunks, n;
+    bool joint;
+    /* Per-chunk times without waiting: start of the first F and D, time from
+     * the end of an F to its D, and time that must follow an F or D. */
+    int64_t *first_f, *first_d, *round, *after_f, *after_d;
+    lh_bound_term *terms;
+    uint32_t n_terms;
+} closed_form;
+
+static const lh_chunk *get_chunk(const closed_form *f, uint32_t c)
+{
+    return lh_pipeline_chunk(f->p, c);
+}
+
+static int64_t get_d_ns(const closed_form *f, uint32_t c)
+{
+    return get_chunk(f, c)->d_ns + (f->joint ? get_chunk(f, c)->w_ns : 0);
+}
+
+static int64_t get_w_ns(const closed_form *f, uint32_t c)
+{
+    return f->joint ? 0 : get_chunk(f, c)->w_ns;
+}
+
+/* Returns the time from the end of a pass on chunk c to the start of the next
+ * on its path. */
+static int64_t compute_hop(const closed_form *f, uint32_t c, bool back)
+{
+    uint32_t link = back ? f->links.backward[c] : f->links.forward[c];
+    if (link == LHI_SAME_DEVICE || link == LHI_NO_LINK)
+        return 0;
+    const lh_link *l = lh_pipeline_link(f->p, link);
+    return l->transfer_ns + l->latency_ns;
+}
+
+static int64_t scatter(const lh_chunk *c)
+{
+    return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
+}
+
+/* Computes the per-chunk times. */
+static void compute_path_times(closed_form *f)
+{
+    uint32_t last = f->n_chunks - 1;
+    for (uint32_t c = 0; c <= last; c++) {
+        const lh_chunk *k = get_chunk(f, c);
+        int64_t gather =
+            k->all_gather_ns ? k->all_gather_ns + k->dp_latency_ns : 0;
+        int64_t came = 0;
+        if (c > 0)
+            came =
+                f->first_f[c - 1] + get_chunk(f, c - 1)->f_ns + compute_hop(f, c - 1, false);
+        f->first_f[c] = lhi_max_int64(gather, came);
+        f->after_d[c] = get_w_ns(f, c) + scatter(k);
+        if (c > 0)
+            f->after_d[c] =
+                lhi_max_int64(f->after_d[c],
+                         compute_hop(f, c, true) + get_d_ns(f, c - 1) + f->after_d[c - 1]);
+    }
+    for (uint32_t c = last + 1; c-- > 0;) {
+        if (c == last) {
+            f->first_d[c] = f->first_f[c] + get_chunk(f, c)->f_ns;
+            f->round[c] = 0;
+            f->after_f[c] = get_d_ns(f, c) + f->after_d[c];
+            continue;
+        }
+        int64_t there = compute_hop(f, c, false) + get_chunk(f, c + 1)->f_ns;
+        int64_t back = get_d_ns(f, c + 1) + compute_hop(f, c + 1, true);
+        f->first_d[c] = f->first_d[c + 1] + back;
+        f->round[c] = there + f->round[c + 1] + back;
+        f->after_f[c] = there + f->after_f[c + 1];
+    }
+}
+
+static void add_term(closed_form *f, const char *name, int64_t times, int64_t ns)
+{
+    f->terms[f->n_terms++] = (lh_bound_term){name, times, ns};
+}
+
+static int64_t compute_sum(const closed_form *f)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < f->n_terms; i++)
+        sum += f->terms[i].times * f->terms[i].ns;
+    return sum;
+}
+
+static void form_path(closed_form *f)
+{
+    uint32_t best = 0;
+    int64_t most = -1;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        int64_t ns = f->first_d[c] + get_d_ns(f, c) + f->after_d[c];
+        if (ns > most) {
+            most = ns;
+            best = c;
+        }
+    }
+    add_term(f, "before the first D", 1, f->first_d[best]);
+    add_term(f, "D", 1, get_d_ns(f, best));
+    add_term(f, "after a D", 1, f->after_d[best]);
+}
+
+/* Returns how many activations on the device's chunks fit, rounded up where
+ * part of a W could suffice; 0: no limit, or other passes change memory. */
+static int64_t capacity(const closed_form *f, uint32_t device, uint32_t chunk,
+                        bool *whole)
+{
+    int64_t room = lh_pipeline_memory_limit(f->p, device);
+    int64_t each = get_chunk(f, chunk)->mem_f;
+    if (room == LH_NO_LIMIT || each <= 0)
+        return 0;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        const lh_chunk *k = get_chunk(f, c);
+        if (k->device != device)
+            continue;
+        room -= k->mem_static;
+        if (k->mem_f < 0 || k->mem_d != 0 || k->mem_w != -k->mem_f)
+            return 0;
+    }
+    if (room < each)
+        return 0;
+    *whole = room % each == 0;
+    return room / each + !*whole;
+}
+
+/* Totals over a device's chunks. */
+typedef struct sums {
+    uint32_t n_chunks, chunk;
+    int64_t first, work, forth, after, scatter;
+} sums;
+
+static sums add_up(const closed_form *f, uint32_t device)
+{
+    sums s = {.first = LHI_NEVER, .after = LHI_NEVER, .scatter = LHI_NEVER};
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        const lh_chunk *k = get_chunk(f, c);
+        if (k->device != device)
+            continue;
+        s.n_chunks++;
+        s.chunk = c;
+        s.first = lhi_min_int64(s.first, f->first_f[c]);
+        s.after = lhi_min_int64(s.after, f->after_d[c]);
+        s.scatter = lhi_min_int64(s.scatter, scatter(k));
+        s.forth += k->f_ns + get_d_ns(f, c);
+        s.work += k->f_ns + get_d_ns(f, c) + get_w_ns(f, c);
+    }
+    return s;
+}
+
+static void form_device(closed_form *f, uint32_t device)
+{
+    sums s = add_up(f, device);
+    if (s.n_chunks == 0)
+        return;
+    add_term(f, "before the first F", 1, s.first);
+    add_term(f, "a microbatch's work", f->n, s.work);
+    add_term(f, "reduce-scatter", 1, s.scatter);
+}
+
+static void form_drain(closed_form *f, uint32_t device)
+{
+    sums s = add_up(f, device);
+    bool whole;
+    if (s.n_chunks == 0)
+        return;
+    int64_t k = s.n_chunks == 1 ? capacity(f, device, s.chunk, &whole) : 0;
+    add_term(f, "before the first F", 1, s.first);
+    add_term(f, "F and D of a microbatch", f->n, s.forth);
+    if (k > 0 && k < f->n && get_w_ns(f, s.chunk) > 0)
+        add_term(f, "W that memory asks for", f->n - k, get_w_ns(f, s.chunk));
+    add_term(f, "after the last D", 1, s.after);
+}
+
+/* Computes the bound for each of the device's chunks and keeps the largest. */
+static void form_round_trips(closed_form *f, uint32_t device)
+{
+    int64_t most = -1;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        bool whole;
+        if (get_chunk(f, c)->device != device)
+            continue;
+        int64_t k = capacity(f, device, c, &whole);
+        if (k == 0)
+            continue;
+        int64_t trips = (f->n + k - 1) / k - 1;
+        int64_t trip = get_chunk(f, c)->f_ns + f->round[c] + get_d_ns(f, c) +
+                       (whole ? get_w_ns(f, c) : 0);
+        int64_t ns = f->first_d[c] + get_d_ns(f, c) + trips * trip + f->after_d[c];
+        if (ns <= most)
+            continue;
+        most = ns;
+        f->n_terms = 0;
+        add_term(f, "before the first D", 1, f->first_d[c]);
+        add_term(f, "D", 1, get_d_ns(f, c));
+        add_term(f, "round trip", trips, trip);
+        add_term(f, "after a D", 1, f->after_d[c]);
+    }
+}
+
+static void form_memory(closed_form *f, uint32_t device)
+{
+    sums s = add_up(f, device);
+    bool whole;
+    int64_t k = s.n_chunks == 1 ? capacity(f, device, s.chunk, &whole) : 0;
+    uint32_t c = s.chunk;
+    if (k == 0 || k >= f->n)
+        return;
+    add_term(f, "before the first D", 1, f->first_d[c]);
+    add_term(f, "full cycle", f->n - k, s.work);
+    add_term(f, "round trip of the last microbatch", 1, f->round[c]);
+    add_term(f, "D", 1, get_d_ns(f, c));
+    add_term(f, "after a D", 1, f->after_d[c]);
+}
+
+static void form_link(closed_form *f, const char *link)
+{
+    int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;
+    for (uint32_t i = 0; i < 2 * f->n_chunks; i++) {
+        uint32_t c = i / 2;
+        bool back = i % 2;
+        uint32_t l = back ? f->links.backward[c] : f->links.forward[c];
+        if (l == LHI_SAME_DEVICE || l == LHI_NO_LINK ||
+            strcmp(f->links.resource_names[f->links.link_resources[l]], link))
+            continue;
+        const lh_link *k = lh_pipeline_link(f->p, l);
+        uint32_t to = back ? c - 1 : c + 1;
+        busy += k->transfer_ns;
+        first = lhi_min_int64(first, back ? f->first_d[c] + get_d_ns(f, c)
+                                      : f->first_f[c] + get_chunk(f, c)->f_ns);
+        after = lhi_min_int64(after, k->latency_ns +
+                                     (back ? get_d_ns(f, to) + f->after_d[to]
+                                           : get_chunk(f, to)->f_ns + f->after_f[to]));
+    }
+    if (first == LHI_NEVER)
+        return;
+    add_term(f, "before the first message", 1, first);
+    add_term(f, "a microbatch's messages", f->n, busy);
+    add_term(f, "after the last message", 1, after);
+}
+
+static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
+{
+    size_t n = f->n_chunks;
+    f->links = (lhi_verifier){.pipeline = f->p,
+                           .n_devices = lh_pipeline_n_devices(f->p),
+                           .n_chunks = f->n_chunks,
+                           .n_microbatches = f->n,
+                           .mem = mem};
+    f->first_f = LHI_NEW(mem, int64_t, n);
+    f->first_d = LHI_NEW(mem, int64_t, n);
+    f->round = LHI_NEW(mem, int64_t, n);
+    f->after_f = LHI_NEW(mem, int64_t, n);
+    f->after_d = LHI_NEW(mem, int64_t, n);
+    if (!f->first_f || !f->first_d || !f->round || !f->after_f || !f->after_d)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_verify_find_links(&f->links, err));
+    compute_path_times(f);
+    return LH_OK;
+}
+
+lh_status lhi_verify_compute_closed_form(const lh_pipeline *p, lh_bound_kind form,
+                         uint32_t device, const char *link,
+                         lh_bound_term *terms, uint32_t *n, int64_t *sum,
+                         lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    closed_form f = {.p = p,
+                .n_chunks = lh_pipeline_n_chunks(p),
+                .n = lh_pipeline_n_microbatches(p),
+                .joint = lh_pipeline_is_joint(p),
+                .terms = terms};
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = make_closed_form(&f, mem, err);
+    bool has_device = device < lh_pipeline_n_devices(p);
+    if (status == LH_OK && form == LH_BOUND_PATH)
+        form_path(&f);
+    else if (status == LH_OK && form == LH_BOUND_LINK)
+        form_link(&f, link);
+    else if (status == LH_OK && has_device)
+        (form == LH_BOUND_DEVICE         ? form_device
+         : form == LH_BOUND_DEVICE_DRAIN ? form_drain
+         : form == LH_BOUND_ROUND_TRIPS  ? form_round_trips
+                                         : form_memory)(&f, device);
+    lhi_arena_free(mem);
+    *n = f.n_terms;
+    *sum = compute_sum(&f);
+    return status;
+}
